@@ -37,6 +37,7 @@ from statelake.state_core.model.snapshot import (
     Snapshot,
     StateKind,
 )
+from statelake.state_core.nested import leaf_types
 from statelake.state_core.printable import Table, json_value
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.whole_values import whole_values
@@ -353,9 +354,8 @@ def _odd_key_in(state: KeyedState, key: TypeSerializer, wanted: Sequence[Any]) -
 
 def _holds_less(kind: pa.DataType) -> bool:
     """Return whether keys of a type may be more than their column."""
-    if pa.types.is_nested(kind):
-        return any(_holds_less(kind.field(at).type) for at in range(kind.num_fields))
-    return bool(pa.types.is_decimal(kind) or pa.types.is_temporal(kind))
+    leaves = (leaf for _, leaf in leaf_types(kind))
+    return any(pa.types.is_decimal(leaf) or pa.types.is_temporal(leaf) for leaf in leaves)
 
 
 def keys_of_owners(

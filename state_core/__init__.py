@@ -12,6 +12,7 @@
 `runtime/`       jobs of process functions: declarations, legality, working state, commits
 `bounds`         how much of what a snapshot declares is read
 `column_names`   names that every table and query takes
+`nested`         the one walk over nested types and columns of Arrow
 `errors`         the one tree of errors
 `printable`      tables, and names out of data, escaped for display
 `extras`         packages that only some features need

@@ -28,7 +28,7 @@ FOLDERS = (*PACKAGES, "benchmarks", "docs", "examples", "statelake", "tests")
 STRATA = {
     "files and kernels": (
         "state_core.printable", "state_core.errors", "state_core.bounds", "state_core.extras",
-        "state_core.column_names",
+        "state_core.column_names", "state_core.nested",
         "state_core.files", "state_core.kernels",
     ),
     "types": ("state_core.serializers", "state_core.model"),
@@ -72,7 +72,6 @@ COMMAND_IMPORTS = {
     "pipelines.sql_jobs.sql_scripts": "the same",
     "pipelines.shown": "values as text",
     "pipelines.times": "durations as text",
-    "pipelines.lake.query.statements": "a statement of an edit is checked when it is typed",
     "pipelines.yaml_lines": "the file of --kryo",
     "state_core.errors": "errors, which become exit codes",
     "state_core.printable": "names of untrusted files, escaped",

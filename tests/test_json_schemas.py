@@ -27,7 +27,6 @@ from statelake.pipelines.live.answers import FlinkJob
 from statelake.pipelines.live.canary import DrillResult
 from statelake.pipelines.live.live_rescaling import RescaleResult
 from statelake.pipelines.report.contents import ReportResult
-from statelake.pipelines.report.notebook import NotebookResult
 from statelake.pipelines.sql_jobs.sql_upgrades import SqlUpgrade
 from statelake.state_core.connectors.sinks import Sink
 from statelake.state_core.formats.key_weights import HeavyKey, LongCollection
@@ -69,7 +68,6 @@ RESULTS: tuple[tuple[str, str, Any], ...] = (
     ("lake-check", "", LakeReport),
     ("lake-upgrade", "", LakeUpgrade),
     ("migrate", "items", Outcome),
-    ("notebook", "", NotebookResult),
     ("offsets", "properties/sinks/items", Sink),
     ("orphans", "", Orphans),
     ("plan-rescale", "", list[OperatorPlan]),

@@ -26,13 +26,11 @@ from statelake.pipelines.requests.reading import (
     Comparison,
     DiffSavepoints,
     GrowthOfSavepoints,
-    Notebook,
     SavepointPage,
 )
 from statelake.pipelines.requests.request import Request, takes
 from statelake.pipelines.requests.savepoints import Compress, ReadSavepoint
 from statelake.pipelines.requests.shared import NewSavepoint, Reading, TypedReading
-from statelake.state_core.errors import NotFoundError
 
 # each operation is imported when it is first used: who reads a state needs no DuckDB
 # ruff: noqa: PLC0415
@@ -44,7 +42,6 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.change.migrations import UpgradeOutcome
     from statelake.pipelines.lake.verify.diffing import Differences
     from statelake.pipelines.report.contents import ReportResult
-    from statelake.pipelines.report.notebook import NotebookResult
     from statelake.pipelines.sql_jobs.sql_upgrades import SqlUpgrade
     from statelake.state_core.formats.layout.state_types import StateTypes, TypeDifferences
     from statelake.state_core.formats.rewriting.recompression import Recompression
@@ -113,40 +110,6 @@ def report(request: SavepointPage) -> ReportResult:
 
     gather = partial(savepoint_report, request)
     return write_report(gather, request.to, overwrite=request.overwrite)
-
-
-@takes(Notebook)
-def notebook(request: Notebook) -> NotebookResult:
-    """Write a notebook of marimo that opens a lake, a directory of snapshots or one snapshot.
-
-    Raises:
-        ConflictError: The file exists.
-        NotFoundError: There is no such job or snapshot.
-        SnapshotError: The directory can't be listed, or the file can't be written.
-    """
-    from statelake.pipelines.find.scanning import scan
-    from statelake.pipelines.report.notebook import NotebookResult, notebook_text, write_notebook
-
-    job, snapshot = request.job, request.snapshot
-    lake = Lake(request.location)
-    in_lake = lake.catalog.exists()
-    if in_lake:
-        place = lake.catalog.directory.uri
-        if snapshot:
-            snapshot = lake.job(job)[snapshot].name
-        elif job and job not in lake.jobs():
-            raise NotFoundError(f"no job {job!r}", place=place)
-    else:
-        found = scan(request.location)
-        place = found.location
-        if job or snapshot not in ("", *(each.path or "." for each in found.snapshots)):
-            raise NotFoundError(
-                f"no snapshot {snapshot!r}" if snapshot else f"no job {job!r}", place=place,
-                remedy="a directory has no jobs; name a snapshot as `statelake scan` does",
-            )  # fmt: skip
-    text = notebook_text(place, job, snapshot, in_lake=in_lake, **request.words(Reading))
-    write_notebook(text, request.to, overwrite=request.overwrite)
-    return NotebookResult(os.fspath(request.to), place, job, snapshot)
 
 
 def check_legality(

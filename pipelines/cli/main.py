@@ -82,7 +82,6 @@ GROUPS = {
             "Show the records in flight of an unaligned checkpoint",
         ),
         "report": ("report:report", "Write a page of HTML that shows a snapshot"),
-        "notebook": ("notebook:notebook", "Write a notebook that opens a lake, a directory"),
         "mcp": ("ui:mcp", "Answer an assistant about a lake, a directory"),
     },
     "Archive": {

@@ -1,4 +1,4 @@
-"""A snapshot as one page of HTML, which needs only a browser; and a notebook that opens snapshots.
+"""A snapshot as one page of HTML, which needs only a browser.
 
 =============  ======================================================================
 `contents`     the values of a report
@@ -6,7 +6,6 @@
 `drawing`      key groups and growth as pictures
 `markup`       HTML elements, whose text is escaped
 `page`         the page
-`notebook`     a notebook of marimo, a Python file
 =============  ======================================================================
 
 `page.css` and `page.js` are put into the page. All text comes from an untrusted snapshot: `markup`

@@ -51,16 +51,16 @@ def write_report(
         ConflictError: The file exists.
         SnapshotError: The path names no file, or its directory does not exist.
     """
-    open_target(to, overwrite=overwrite)
+    _open_target(to, overwrite=overwrite)
     report = gather()
     page = page_of(report).encode()
-    directory, name = open_target(to, overwrite=overwrite)  # again, as gathering may take long
+    directory, name = _open_target(to, overwrite=overwrite)  # again, as gathering may take long
     directory.write(name, page)
     faults = None if report.integrity is None else len(report.integrity.faults)
     return ReportResult(os.fspath(to), len(page), len(report.operators), faults, report.problems)
 
 
-def open_target(to: str | os.PathLike[str], *, overwrite: bool) -> tuple[Directory, str]:
+def _open_target(to: str | os.PathLike[str], *, overwrite: bool) -> tuple[Directory, str]:
     """Return the directory of a file that is to be written, and its name there.
 
     Raises:

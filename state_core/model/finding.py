@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timezone
@@ -43,12 +43,11 @@ from statelake.state_core.model.snapshot import (
     lost_entries,
     plan_slices,
 )
+from statelake.state_core.nested import ELEMENTS, LeafColumn, leaf_types, leaves
 from statelake.state_core.printable import is_text
 
 State: TypeAlias = KeyedState | OperatorState
 Rows: TypeAlias = npt.NDArray[np.int64]
-# rows of an array in which something was found; the parts of its path, and the indexes between them
-Places: TypeAlias = tuple[Rows, tuple[str, ...], tuple[Rows, ...]]
 
 NOT_SEARCHED = ("key_group", "subtask", "position")  # where an entry is, not what it holds
 INSTANTS = ("timestamp", "ttl")  # milliseconds since 1970, which are shown as times
@@ -157,8 +156,10 @@ class Sought:
 
     def can_be_in(self, kind: pa.DataType, *, instant: bool = False) -> bool:
         """Return whether a value of that type, or one below it, can be equal."""
-        if pa.types.is_nested(kind):
-            return any(self.can_be_in(child, instant=instant) for _, child in _children(kind))
+        return any(self.is_comparable(leaf, instant=instant) for _, leaf in leaf_types(kind))
+
+    def is_comparable(self, kind: pa.DataType, *, instant: bool) -> bool:
+        """Return whether a value of a type without fields can be equal."""
         return self.test(kind, instant=instant) is not None
 
     def _new_test(self, kind: pa.DataType, instant: bool) -> Callable[[pa.Array], pa.Array] | None:
@@ -258,56 +259,21 @@ def _equal_bytes(wanted: bytes, contains: bool, array: pa.Array) -> pa.Array:
     return pc.equal(stored, pa.scalar(wanted, pa.large_binary()))
 
 
-def _children(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
-    """Return the types below a type, each with how a path leads there."""
-    if pa.types.is_struct(kind):
-        return [(f".{each.name}", each.type) for each in kind]
-    if pa.types.is_map(kind):
-        return [("[].key", kind.key_type), ("[].value", kind.item_type)]
-    return [("[]", kind.value_type)]
+def _places(array: pa.Array, sought: Sought, *, instant: bool) -> Iterator[tuple[LeafColumn, Rows]]:
+    """Yield the leaves of an array in which the value is, and where in each."""
+    for leaf in leaves(array, partial(sought.is_comparable, instant=instant)):
+        test = sought.test(leaf.values.type, instant=instant)
+        assert test is not None  # noqa: S101 - the leaf is wanted
+        places = np.flatnonzero(pc.fill_null(test(leaf.values), False))
+        if len(places):
+            yield leaf, places
 
 
-def _places(array: pa.Array, sought: Sought, *, instant: bool = False) -> Iterator[Places]:
-    """Yield where in an array, or below it, the value is."""
-    kind = array.type
-    if not len(array) or not sought.can_be_in(kind, instant=instant):
-        return
-    if pa.types.is_struct(kind):
-        for each, child in zip(kind, array.flatten(), strict=True):
-            for rows, parts, indexes in _places(child, sought, instant=instant):
-                yield rows, (f".{each.name}{parts[0]}", *parts[1:]), indexes
-    elif pa.types.is_nested(kind):
-        yield from _places_in_lists(array, sought, instant)
-    else:
-        test = sought.test(kind, instant=instant)
-        if test is not None:
-            marked = pc.fill_null(test(array), False)
-            found = np.flatnonzero(marked.to_numpy(zero_copy_only=False))
-            if len(found):
-                yield found, ("",), ()
-
-
-def _places_in_lists(array: pa.Array, sought: Sought, instant: bool) -> Iterator[Places]:
-    """Yield where in lists or maps the value is."""
-    starts = array.offsets.to_numpy().astype(np.int64)
-    first, size = int(starts[0]), int(starts[-1] - starts[0])
-    valid = array.is_valid().to_numpy(zero_copy_only=False)
-    children = [("]", array.values)]
-    if pa.types.is_map(array.type):
-        children = [("].key", array.keys), ("].value", array.items)]
-    for behind, child in children:
-        for found, parts, indexes in _places(child.slice(first, size), sought, instant=instant):
-            places = found + first
-            owners = np.searchsorted(starts, places, "right") - 1
-            kept = valid[owners]
-            positions = (places - starts[owners])[kept]
-            below = tuple(index[kept] for index in indexes)
-            yield owners[kept], ("[", f"{behind}{parts[0]}", *parts[1:]), (positions, *below)
-
-
-def _path(column: str, parts: Sequence[str], indexes: Sequence[Rows], at: int) -> str:
-    between = [f"{index[at]}{part}" for index, part in zip(indexes, parts[1:], strict=True)]
-    return "".join([column, parts[0], *between])
+def _path(column: str, leaf: LeafColumn, indexes: Iterable[Rows], at: int) -> str:
+    index = iter(indexes)
+    return column + "".join(
+        f"[{next(index)[at]}]" if step is ELEMENTS else f".{step}" for step in leaf.steps
+    )
 
 
 def _paths_in(
@@ -319,10 +285,11 @@ def _paths_in(
     for order, name in enumerate(batch.schema.names):
         if name in NOT_SEARCHED:
             continue
-        for rows, parts, indexes in _places(batch.column(order), sought, instant=name in INSTANTS):
+        for leaf, places in _places(batch.column(order), sought, instant=name in INSTANTS):
+            rows, indexes = leaf.rows(places)
             count += len(rows)
             first += [
-                (int(rows[at]), order, _path(name, parts, indexes, at))
+                (int(rows[at]), order, _path(name, leaf, indexes, at))
                 for at in range(len(rows) if limit is None else min(limit, len(rows)))
             ]
     first.sort(key=lambda place: place[:2])
@@ -351,11 +318,9 @@ def _columns(schema: pa.Schema, sought: Sought) -> list[str]:
 
 def _bytes_below(kind: pa.DataType, path: str) -> Iterator[str]:
     """Yield the paths to bytes in a type."""
-    if pa.types.is_nested(kind):
-        for way, child in _children(kind):
-            yield from _bytes_below(child, path + way)
-    elif _is_binary(kind):
-        yield path
+    for steps, leaf in leaf_types(kind):
+        if _is_binary(leaf):
+            yield "".join([path, *(step if step is ELEMENTS else f".{step}" for step in steps)])
 
 
 @dataclass

@@ -7,7 +7,6 @@
 `keys/`              one key (`get`, `history`), the heavy ones (`top`), any value (`find`)
 `sources/`           `offsets`: where sources go on; `channels`: records in flight
 `report`             a snapshot as a page of HTML
-`notebook`           a notebook that opens a lake or a directory
 `ui`                 pages in the browser, and the same answers for assistants (`mcp`)
 `checks/`            `check compatibility`, `check integrity`, `check legality`
 `lake`               `import`, `snapshots`, `drop`, `commit`

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from statelake.pipelines.lake.tables.records import SNAPSHOT_SCHEMA
 from statelake.state_core.errors import HeldError
+from statelake.state_core.nested import parts_of, with_types
 
 HoldsChange: TypeAlias = Callable[[list[dict[str, object]]], list[dict[str, object]]]
 
@@ -50,10 +51,8 @@ def without_views(rows: pa.Table) -> pa.Table:
 
 
 def _without_views(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_without_views(field.type)) for field in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_without_views(kind.value_type)))
+    if parts := parts_of(kind):
+        return with_types(kind, [_without_views(field.type) for _, field in parts])
     if pa.types.is_string_view(kind):
         return pa.string()
     return pa.binary() if pa.types.is_binary_view(kind) else kind

@@ -165,7 +165,7 @@ def with_numbers_of(record: SnapshotRecord, plan: Plan) -> Plan:
     """Return the plan of a snapshot's job, with the numbers that its nodes have there.
 
     Raises:
-        IncompatibleError: They can't be told.
+        IncompatibleError: They are unknown.
     """
     uids = {each.operator_id: each.uid for each in record.operators}
     return numbered_as(

@@ -3,7 +3,7 @@
 The parts that are not compressed (footers, statistics, page indexes) are searched with the file's
 own bytes. Encodings that change the bytes of values (deltas, byte streams) are decoded by Arrow.
 
-Source: `parquet.thrift` of parquet-format 2.10, and Thrift's compact protocol.
+Source: `parquet.thrift` of parquet-format 2.10.
 """
 
 from __future__ import annotations
@@ -13,18 +13,26 @@ from typing import Any
 
 import pyarrow as pa
 
-from statelake.pipelines.lake.tables.parquet_bounds import leaves_of, open_parquet
+from statelake.pipelines.lake.tables.parquet_bounds import (
+    ABOUT,
+    DATA_V2,
+    DICTIONARY,
+    ENCODING,
+    KIND,
+    PACKED,
+    UNPACKED,
+    open_parquet,
+)
+from statelake.pipelines.lake.tables.thrift_compact import TRUE, Fields, read_struct
 from statelake.state_core.errors import DamagedLakeError
+from statelake.state_core.nested import leaves
 
-DICTIONARY, DATA_V2 = 2, 3
 AS_THEY_ARE = {0, 2, 3, 4, 8}  # PLAIN, dictionaries, runs, bits
 BETWEEN = b"\n"  # separates texts, so that no match extends into the next one
 _TEXTS = (
     pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary,
 )  # fmt: skip
-NESTED = 12
 LARGEST_PAGE = 1 << 30
-LEVELS = 16
 
 
 def pages_of(data: pa.Buffer) -> Iterator[tuple[str, pa.Buffer | bytes]]:
@@ -56,14 +64,15 @@ def _pages(data: pa.Buffer, file: Any, group: int, column: Any) -> Iterator[tupl
     codec = None if column.compression == "UNCOMPRESSED" else pa.Codec(_codec(column.compression))
     coded = False
     while at < end:
-        header, body = _struct(view, at)
-        packed, size = header[3], header[2]
+        header, length = read_struct(view[at:])
+        packed, size = header[PACKED][1], header[UNPACKED][1]
+        body = at + length
         behind = body + packed
         if behind > data.size:
             raise ValueError("a page beyond the end of the file")
         levels, encoding, compressed = _layout_of(header)
         coded |= encoding not in AS_THEY_ARE
-        what = "dictionary" if header[1] == DICTIONARY else "page"
+        what = "dictionary" if header[KIND][1] == DICTIONARY else "page"
         if codec is None or not compressed:
             yield f"{name}, {what}", data.slice(body, packed)
         elif size > LARGEST_PAGE:
@@ -74,8 +83,8 @@ def _pages(data: pa.Buffer, file: Any, group: int, column: Any) -> Iterator[tupl
         at = behind
     if coded:
         whole = file.read_row_group(group, columns=[column.path_in_schema])
-        for leaf in (leaf for chunk in whole.column(0).chunks for leaf in leaves_of(chunk)):
-            yield f"{name}, values", _values(leaf)
+        for leaf in (leaf for chunk in whole.column(0).chunks for leaf in leaves(chunk)):
+            yield f"{name}, values", _values(leaf.values)
 
 
 def _values(leaf: pa.Array) -> pa.Buffer | bytes:
@@ -87,64 +96,16 @@ def _values(leaf: pa.Array) -> pa.Buffer | bytes:
     return (leaf.nbytes and leaf.buffers()[1]) or b""
 
 
-def _layout_of(header: dict[int, Any]) -> tuple[int, int, bool]:
+def _layout_of(header: Fields) -> tuple[int, int, bool]:
     """Return a page's number of leading plain bytes, its encoding, and if its rest is packed."""
-    if header[1] == DATA_V2:
-        about = header[8]
-        return about[5] + about[6], about[4], about.get(7, True)
-    about = header[7] if header[1] == DICTIONARY else header.get(5, {})
-    return 0, about.get(2, 0), True
+    kind = header[KIND][1]
+    about = header[ABOUT[kind]][1]
+    encoding = about[ENCODING[kind]][1]
+    if kind != DATA_V2:
+        return 0, encoding, True
+    packed = about.get(7, (TRUE, None))[0] == TRUE
+    return about[5][1] + about[6][1], encoding, packed
 
 
 def _codec(name: str) -> str:
     return "lz4_raw" if name.startswith("LZ4") else name.lower()
-
-
-def _struct(data: memoryview, at: int, level: int = 0) -> tuple[dict[int, Any], int]:
-    """Return the fields of a struct in Thrift's compact protocol, by number, and its end."""
-    if level > LEVELS:
-        raise ValueError("a header of too many levels")
-    fields: dict[int, Any] = {}
-    number = 0
-    while True:
-        head = data[at]
-        at += 1
-        if head == 0:
-            return fields, at
-        kind = head & 0x0F
-        if head >> 4:
-            number += head >> 4
-        else:
-            number, at = _integer(data, at)
-        if kind in (1, 2):
-            fields[number] = kind == 1
-        elif kind == 3:
-            at += 1
-        elif kind in (4, 5, 6):
-            fields[number], at = _integer(data, at)
-        elif kind == 7:
-            at += 8
-        elif kind == 8:
-            size, at = _varint(data, at)
-            at += size
-        elif kind == NESTED:
-            fields[number], at = _struct(data, at, level + 1)
-        else:
-            raise ValueError(f"a header with a field of kind {kind}")
-
-
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise ValueError("a number without an end")
-
-
-def _integer(data: memoryview, at: int) -> tuple[int, int]:
-    """Return a number in zigzag encoding, and its end."""
-    value, at = _varint(data, at)
-    return value >> 1 ^ -(value & 1), at

@@ -6,7 +6,6 @@
 `cutting`             key groups into slices, and into chunks that fit into memory
 `large_groups`        a key group that is too large for one slice
 `redistributing`      operator state, redistributed as in Flink
-`channel_state`       in-flight records: carried unchanged, or left out
 `rescaling`           the plan of a rescale, without reading data
 ====================  ===============================================================
 

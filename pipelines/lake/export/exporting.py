@@ -7,7 +7,7 @@ task or several; `_metadata` comes last, so a crash leaves no savepoint.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -15,15 +15,11 @@ from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.engine_choice import choose_engine
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
+from statelake.pipelines.lake.catalog.recorded_channels import recorded_channels
 from statelake.pipelines.lake.catalog.unmanaged_state import (
     KEYED,
     blocks_of,
     unmanaged_metadata,
-)
-from statelake.pipelines.lake.export.channel_state import (
-    dropped_records,
-    refuse_moved_channels,
-    without_channel_state,
 )
 from statelake.pipelines.lake.export.cutting import chunk_weight, cut_chunks, cut_parts, cut_slices
 from statelake.pipelines.lake.export.export_slice import (
@@ -45,9 +41,10 @@ from statelake.pipelines.lake.tables.records import (
 )
 from statelake.pipelines.lake.tables.table_rows import TableRows, group_sizes, table_rows
 from statelake.pipelines.times import Stopwatch, Times
-from statelake.state_core.errors import UnsupportedFormatError
+from statelake.state_core.errors import SnapshotError, UnsupportedFormatError
 from statelake.state_core.files.moves import Move
 from statelake.state_core.files.wire import DataOutput
+from statelake.state_core.formats.channels import records_in_flight
 from statelake.state_core.formats.layout.meta_info import (
     KeyedHeader,
     parse_key_serializer,
@@ -55,6 +52,7 @@ from statelake.state_core.formats.layout.meta_info import (
     write_keyed_header,
 )
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
+    CheckpointMetadata,
     OperatorMetadata,
     SubtaskState,
 )
@@ -188,8 +186,8 @@ class _Export:
         metadata.version = version or self._default_version()
         left_out: list[str] = []
         if self.drop_channel_state:
-            left_out += dropped_records(self.lake, self.record)
-            metadata = without_channel_state(metadata)
+            left_out += _dropped_records(self.lake, self.record)
+            metadata = _without_channel_state(metadata)
         if self.sharing is not None:
             shared = self.sharing.of(self.lake.location, self.record, metadata)
             self.record, metadata = shared.record, shared.metadata
@@ -197,7 +195,7 @@ class _Export:
             left_out += shared.left_out
         left_out += differing_copies(self.record.operators)
         known = {operator.operator_id: operator for operator in self.record.operators}
-        refuse_moved_channels(
+        _refuse_moved_channels(
             metadata.operators,
             [self._shape(op, op.operator_id in known) for op in metadata.operators],
         )
@@ -438,3 +436,61 @@ class _Export:
                     self.size += len(block)
             self.files += 1
         return handle
+
+
+def _without_channel_state(metadata: CheckpointMetadata) -> CheckpointMetadata:
+    """Return the same `_metadata`, as of an aligned checkpoint."""
+
+    def strip(operator: OperatorMetadata) -> OperatorMetadata:
+        subtasks = operator.subtasks
+        if subtasks is not None:
+            subtasks = {
+                index: replace(subtask, inputs=(), outputs=())
+                for index, subtask in subtasks.items()
+            }
+        return replace(operator, subtasks=subtasks)
+
+    return replace(metadata, operators=[strip(operator) for operator in metadata.operators])
+
+
+def _dropped_records(lake: Catalog, record: SnapshotRecord) -> list[str]:
+    """Return what a job loses without channel state, in words, operator by operator."""
+    try:
+        records = records_in_flight(recorded_channels(lake.directory, record))
+    except SnapshotError as error:
+        return [f"all records in flight, which can't be counted: {error.problem} ({error.place})"]
+    return [
+        f"{operator.text} in flight at operator {operator.operator}: the job never sees them"
+        for operator in records
+    ]
+
+
+def _refuse_moved_channels(
+    before: Iterable[OperatorMetadata], after: Iterable[tuple[int, int]]
+) -> None:
+    """Refuse another parallelism or max parallelism of any operator if there is channel state.
+
+    Records in flight are stored by channel, from subtask to subtask. Flink itself redistributes
+    them when it restores, since it knows how the job partitions them; no snapshot says so.
+
+    Args:
+        before: The operators.
+        after: The parallelism and max parallelism that each is to have.
+
+    Raises:
+        UnsupportedFormatError: An operator has channel state, and an operator is to be rescaled.
+    """
+    before = list(before)
+    moved = any(
+        (operator.parallelism, operator.max_parallelism) != shape
+        for operator, shape in zip(before, after, strict=True)
+    )
+    for operator in before if moved else ():
+        for index, subtask in (operator.subtasks or {}).items():
+            if subtask.inputs or subtask.outputs:
+                raise UnsupportedFormatError(
+                    "records in flight, which only Flink can move to another parallelism",
+                    place=f"operator {operator.uid or operator.operator_id}, subtask {index}",
+                    remedy="keep parallelism and max parallelism, and let Flink rescale it;"
+                    " or lose them: --drop-channel-state",
+                )

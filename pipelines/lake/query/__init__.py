@@ -6,7 +6,6 @@
 `catalog_tables`      `statelake.snapshots` and the other tables of the catalog
 `session`             queries on a confined DuckDB, and its errors as statelake's
 `limits`              what a query may take, and the watch that ends one
-`key_group_function`  `key_group(key, max_parallelism)` in SQL
 `literals`            the literals of a statement, and the statement without them
 `statements`          DELETE, UPDATE and INSERT over some rows of a table
 ====================  ===============================================================

@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import TypeVar
+from typing import Any, TypeVar
 from weakref import finalize
 
 import duckdb
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from duckdb.func import PythonUDFType
 from typing_extensions import Self
 
@@ -27,7 +29,6 @@ from statelake.pipelines.lake.query.catalog_tables import (
     CATALOG_TABLES,
     catalog_table,
 )
-from statelake.pipelines.lake.query.key_group_function import KEY_GROUP_FUNCTION, key_group
 from statelake.pipelines.lake.query.limits import SPILLED, QueryLimits, QueryWatch, hearing
 from statelake.pipelines.lake.query.table_datasets import OpenedTable
 from statelake.pipelines.lake.query.table_names import (
@@ -43,10 +44,26 @@ from statelake.pipelines.lake.query.table_names import (
     says_exact,
     shown_name,
 )
-from statelake.state_core.errors import LakeError, StateError, did_you_mean
+from statelake.state_core.errors import LakeError, StateError, UnknownHashError, did_you_mean
 from statelake.state_core.files.held_directories import SQL_PREFIX, HeldDirectory, held_temporary
+from statelake.state_core.model.key_groups import check_parallelism, key_groups_of_hashes
 from statelake.state_core.printable import is_text
+from statelake.state_core.serializers.basic.numbers import (
+    BooleanSerializer,
+    ByteSerializer,
+    DoubleSerializer,
+    FloatSerializer,
+    IntSerializer,
+    LongSerializer,
+    ShortSerializer,
+)
+from statelake.state_core.serializers.basic.text import StringSerializer
 
+KEY_GROUP_FUNCTION = "key_group"
+_SERIALIZERS = (
+    StringSerializer, LongSerializer, IntSerializer, ShortSerializer, ByteSerializer,
+    DoubleSerializer, FloatSerializer, BooleanSerializer,
+)  # fmt: skip
 CONFIGURATION: dict[str, str | bool | int | float | list[str]] = {
     "allow_community_extensions": False,
     "autoinstall_known_extensions": False,
@@ -479,3 +496,34 @@ def _answer_of(column: str, texts: list[str]) -> Answer:
     """Return an answer with one column of texts."""
     batch = pa.RecordBatch.from_pydict({column: pa.array(texts, pa.string())})
     return Answer(batch.schema, iter([batch]))
+
+
+def key_group(keys: Any, max_parallelism: Any) -> pa.Array:
+    """Return the key group of each key, as Flink has it.
+
+    The type of the column determines the Java class of the key, and so its hash: text as `String`,
+    BIGINT as `Long`, and so on. A type that several classes have is refused.
+
+    Args:
+        keys: Keys, as DuckDB passes a column to a function; without nulls.
+        max_parallelism: The max parallelism for each key.
+
+    Raises:
+        UnknownHashError: The column's type is not that of one Java class.
+        KeyGroupError: There is no such max parallelism.
+    """
+    column = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+    serializers = {serializer().arrow_type: serializer() for serializer in _SERIALIZERS}
+    serializer = serializers.get(column.type)
+    if serializer is None:
+        raise UnknownHashError(
+            f"key_group() knows no hash of {column.type}: several Java classes look like it",
+            remedy="give text, a number or a boolean, or read the column key_group",
+        )
+    codes = np.array(serializer.hash_codes(column), np.int32)
+    groups = np.empty(len(codes), np.int32)
+    for most in pc.unique(max_parallelism).to_pylist():
+        check_parallelism(most, 1)
+        rows = pc.equal(max_parallelism, most).to_numpy(zero_copy_only=False).astype(bool)
+        groups[rows] = key_groups_of_hashes(codes[rows], most)
+    return pa.array(groups)

@@ -277,7 +277,7 @@ def read_only(verb: str) -> ReadOnlyError:
     """Return the error of a statement that changes rows, outside of an edit."""
     return ReadOnlyError(
         f"{verb} needs --edit: a snapshot can't be changed, but `--edit SNAPSHOT --as NAME` makes"
-        " another of it (at a prompt .edit SNAPSHOT and .commit NAME)"
+        " another of it"
     )
 
 

@@ -32,7 +32,6 @@ from typing import Any
 from statelake.pipelines.lake.share.masking import (
     ALL_COLUMNS,
     CONSTANT,
-    ELEMENTS,
     FORMAT,
     HASH,
     KEEP,
@@ -41,6 +40,7 @@ from statelake.pipelines.lake.share.masking import (
 )
 from statelake.pipelines.yaml_lines import read_yaml
 from statelake.state_core.errors import EncodeError
+from statelake.state_core.nested import ELEMENTS
 
 __all__ = ["DROP", "KEEP", "Mask", "read_mask"]
 

@@ -6,22 +6,20 @@ entries of a map, which have a `key` and a `value`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelake.pipelines.lake.share.ciphers import Cipher
 from statelake.pipelines.shown import from_plain
 from statelake.state_core.errors import EncodeError
-from statelake.state_core.serializers.framework.columns import list_offsets, validity
+from statelake.state_core.nested import ELEMENTS, Steps, changed, is_list, leaf_types
 
 FORMAT, HASH, NULL, CONSTANT, KEEP = "format", "hash", "null", "constant", "keep"
-ELEMENTS = "[]"
 ALL_COLUMNS = ""
 _KEEPS_APART = (FORMAT, HASH)
 
@@ -71,7 +69,7 @@ def check_rule(rule: MaskRule, kind: pa.DataType, *, apart: bool = False) -> Non
         elif step == ELEMENTS and pa.types.is_map(kind):
             kind = pa.struct([("key", kind.key_type), ("value", kind.item_type)])
             within_key = rule.steps[at + 1 : at + 2] in ((), ("key",))
-        elif step == ELEMENTS and _is_list(kind):
+        elif step == ELEMENTS and is_list(kind):
             kind = kind.value_type
         else:
             raise EncodeError(
@@ -94,7 +92,7 @@ def check_rule(rule: MaskRule, kind: pa.DataType, *, apart: bool = False) -> Non
                 remedy="write constants as `statelake dump` prints values",
             ) from error
     if rule.how in _KEEPS_APART:
-        for leaf in _leaves(kind):
+        for _, leaf in leaf_types(kind):
             if _masker(leaf, rule.how) is None:
                 raise EncodeError(
                     f"a value of type {_words(leaf)} can't be masked by {rule.how}",
@@ -111,65 +109,25 @@ def masked(column: pa.Array, rule: MaskRule, cipher: Cipher) -> pa.Array:
         rule: The rule.
         cipher: The cipher for formats and hashes.
     """
-    return _masked(column, rule.steps, rule, cipher)
+    depth = len(rule.steps)
 
+    def change(steps: Steps, part: pa.Array) -> pa.Array | None:
+        kind = part.type
+        if steps[:depth] != rule.steps:
+            return None if steps == rule.steps[: len(steps)] else part
+        if rule.how == NULL:
+            return pa.nulls(len(part), kind)
+        if rule.how == CONSTANT:
+            constant = pa.scalar(from_plain(rule.constant, kind), kind)
+            return pc.if_else(part.is_valid(), constant, pa.scalar(None, kind))
+        if pa.types.is_nested(kind):
+            return None
+        distinct = part.dictionary_encode()  # distinct values, one after another
+        masker = _masker(kind, rule.how)
+        assert masker is not None  # noqa: S101 - `check_rule` has looked
+        return masker(distinct.dictionary, cipher).take(distinct.indices)
 
-def _masked(column: pa.Array, steps: Sequence[str], rule: MaskRule, cipher: Cipher) -> pa.Array:
-    kind = column.type
-    if not steps and rule.how == NULL:
-        return pa.nulls(len(column), kind)
-    if not steps and rule.how == CONSTANT:
-        constant = pa.scalar(from_plain(rule.constant, kind), kind)
-        return pc.if_else(column.is_valid(), constant, pa.scalar(None, kind))
-    if pa.types.is_struct(kind):
-        return _in_struct(column, steps, rule, cipher)
-    if pa.types.is_map(kind) or _is_list(kind):
-        return _in_list(column, steps[1:], rule, cipher)
-    # distinct values, one after another
-    distinct = column.dictionary_encode()
-    change = _masker(kind, rule.how)
-    assert change is not None  # noqa: S101 - `check_rule` has looked
-    return change(distinct.dictionary, cipher).take(distinct.indices)
-
-
-def _in_struct(
-    column: pa.StructArray, steps: Sequence[str], rule: MaskRule, cipher: Cipher
-) -> pa.StructArray:
-    fields = list(column.type)
-    children = [
-        _masked(child, steps[1:], rule, cipher) if not steps or field.name == steps[0] else child
-        for field, child in zip(fields, column.flatten(), strict=True)
-    ]
-    if not fields:
-        return column
-    return pa.StructArray.from_arrays(children, fields=fields, mask=column.is_null())
-
-
-def _in_list(
-    column: pa.ListArray, steps: Sequence[str], rule: MaskRule, cipher: Cipher
-) -> pa.ListArray:
-    """Return a list, or a map, which is a list of structs, with its elements masked."""
-    first = list_offsets(column)
-    elements = column.values.slice(int(first[0]), int(first[-1] - first[0]))
-    offsets = pa.py_buffer((first - first[0]).astype(np.int32))
-    valid, nulls = None, 0
-    if column.null_count:
-        valid, nulls = validity(pc.cast(column.is_valid(), pa.uint8()).to_numpy())
-    children = [_masked(elements, steps, rule, cipher)]
-    return pa.Array.from_buffers(
-        column.type, len(column), [valid, offsets], nulls, children=children
-    )
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind))
-
-
-def _leaves(kind: pa.DataType) -> list[pa.DataType]:
-    """Return the leaf types of a type; the type itself if it is not nested."""
-    if not pa.types.is_nested(kind):
-        return [kind]
-    return [leaf for at in range(kind.num_fields) for leaf in _leaves(kind.field(at).type)]
+    return changed(column, change)
 
 
 def _words(kind: pa.DataType) -> str:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
 from statelake.pipelines.lake.share.masking import (
     ALL_COLUMNS,
     CONSTANT,
-    ELEMENTS,
     FORMAT,
     HASH,
     KEEP,
@@ -25,6 +24,7 @@ from statelake.pipelines.lake.share.masking import (
 )
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataOutput
+from statelake.state_core.nested import ELEMENTS, Steps, is_list
 from statelake.state_core.serializers.basic.enums import EnumSerializer
 from statelake.state_core.serializers.basic.values import ConstantSerializer
 from statelake.state_core.serializers.composite.namespaces import (
@@ -37,7 +37,6 @@ from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.kryo.columns import EnumColumn, JsonColumn
 from statelake.state_core.serializers.sql.binary.sections import EMPTY_ROW
 
-Steps: TypeAlias = tuple[str, ...]
 OURS = "statelake.state_core.serializers."
 MOST_WRAPPERS = 64
 _ENUMS = (EnumSerializer, EnumColumn)
@@ -126,7 +125,7 @@ class ColumnParts:
     @property
     def parts(self) -> list[Part]:
         """The leaf parts of the column."""
-        if self.writer.arrow_type != self.kind and pa.types.is_list(self.kind):
+        if self.writer.arrow_type != self.kind and is_list(self.kind):
             return list(_parts(self.writer, self.kind.value_type, (ELEMENTS,)))
         return list(_parts(self.writer, self.kind, ()))
 

@@ -55,6 +55,7 @@ from statelake.state_core.errors import (
     UnreadableTableError,
 )
 from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.nested import leaf_types
 
 ATTEMPTS = 50
 COMMIT_KEY = "statelake.commit"
@@ -437,9 +438,8 @@ def _delta_schema(schema: pa.Schema) -> Schema:
 
 
 def _has_time_without_zone(kind: pa.DataType) -> bool:
-    if pa.types.is_timestamp(kind):
-        return kind.tz is None
-    return any(_has_time_without_zone(kind.field(i).type) for i in range(kind.num_fields))
+    leaves = (leaf for _, leaf in leaf_types(kind))
+    return any(pa.types.is_timestamp(leaf) and leaf.tz is None for leaf in leaves)
 
 
 def until_committed(

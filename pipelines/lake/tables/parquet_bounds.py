@@ -25,6 +25,7 @@ from statelake.pipelines.lake.tables.parquet_seals import SealingOutput, check_f
 from statelake.pipelines.lake.tables.thrift_compact import Fields, read_struct
 from statelake.state_core.bounds import PAGE_BYTES, TABLE_BYTES, TABLE_ROWS
 from statelake.state_core.errors import StateError
+from statelake.state_core.nested import leaves
 
 # fields of `PageHeader`, and of its header for each kind of page
 KIND, UNPACKED, PACKED = 1, 2, 3
@@ -255,8 +256,8 @@ class _Pages:
         rows = max(1, MEASURED_BYTES // longest) if longest else MEASURED_ROWS
         for batch in file.iter_batches(rows, [group], [chunk.path_in_schema]):
             for array in batch.columns:
-                for leaf in leaves_of(array):
-                    self._spend(_bytes_of(leaf))
+                for leaf in leaves(array):
+                    self._spend(_bytes_of(leaf.values))
 
     def _spend(self, count: int) -> None:
         self.unpacked += count
@@ -269,17 +270,3 @@ def _bytes_of(array: pa.Array) -> int:
     if not pa.types.is_dictionary(array.type):
         return int(array.nbytes)
     return pc.sum(pc.binary_length(array.dictionary).take(array.indices)).as_py() or 0
-
-
-def leaves_of(array: pa.Array) -> Iterator[pa.Array]:
-    """Yield the leaf arrays of a nested array."""
-    if pa.types.is_struct(array.type):
-        for index in range(array.type.num_fields):
-            yield from leaves_of(array.field(index))
-    elif pa.types.is_map(array.type):
-        yield from leaves_of(array.keys)
-        yield from leaves_of(array.items)
-    elif pa.types.is_nested(array.type):
-        yield from leaves_of(array.values)
-    else:
-        yield array

@@ -35,6 +35,7 @@ from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import prefix_bytes
 from statelake.state_core.model.measure import Measure
 from statelake.state_core.model.snapshot import NO_NAMES, KeyedState, RowNames, StateKind
+from statelake.state_core.nested import parts_of, with_types
 from statelake.state_core.serializers.framework.columns import I64Array
 from statelake.state_core.serializers.framework.decoders import DECODED
 
@@ -353,15 +354,13 @@ def _renamed(table: pa.Table, columns: pa.Schema) -> pa.Table:
 
 def _renamed_type(kind: pa.DataType, wanted: pa.DataType) -> pa.DataType:
     """Return a type in which the fields `f0`, `f1`, ... of rows have the names of another."""
-    if kind == wanted or kind.num_fields != wanted.num_fields or kind.id != wanted.id:
+    parts, others = parts_of(kind), parts_of(wanted)
+    if kind == wanted or len(parts) != len(others) or kind.id != wanted.id:
         return kind
-    inner = [
-        _renamed_type(kind.field(at).type, wanted.field(at).type) for at in range(kind.num_fields)
-    ]
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(inner[0]))
+    pairs = zip(parts, others, strict=True)
+    inner = [_renamed_type(field.type, other.type) for (_, field), (_, other) in pairs]
     if not pa.types.is_struct(kind):
-        return kind
+        return with_types(kind, inner) if inner else kind
     plain = [field.name for field in kind] == [f"f{at}" for at in range(kind.num_fields)]
     names = [field.name for field in (wanted if plain else kind)]
     return pa.struct(

@@ -17,7 +17,7 @@ SHORT_LIST = 15
 LEVELS = 32
 
 
-def read_struct(data: bytes) -> tuple[Fields, int]:
+def read_struct(data: bytes | memoryview) -> tuple[Fields, int]:
     """Read the fields of a struct, and return them with its end.
 
     Lists are (kind of their elements, elements), maps (kind of keys, kind of values, pairs).
@@ -32,7 +32,7 @@ def read_struct(data: bytes) -> tuple[Fields, int]:
 
 
 class _CompactReader:
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes | memoryview) -> None:
         self.data = data
 
     def struct(self, at: int, level: int) -> tuple[Fields, int]:
@@ -97,7 +97,7 @@ class _CompactReader:
             pairs.append((key, value))
         return (keys, values, pairs), at
 
-    def _bytes(self, at: int, size: int) -> tuple[bytes, int]:
+    def _bytes(self, at: int, size: int) -> tuple[bytes | memoryview, int]:
         if size > len(self.data) - at:
             raise IndexError
         return self.data[at : at + size], at + size

@@ -5,8 +5,7 @@
 `lake_checking`       compare every byte of a lake with digests
 `legality`            compare the snapshot with the declarations of a job
 `compatibility`       check that a job with other types would restore it
-`diffing`             compare two snapshots; `operator_diffing`: their operator
-                      state
+`diffing`             compare two snapshots
 `verified_savepoints` export savepoints, restore them as a test, and prune the old ones
 ====================  ===============================================================
 

@@ -5,9 +5,10 @@ Partitions that both snapshots share, or whose fingerprints are equal, are not o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ from statelake.pipelines.engine_choice import choose_engine
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
 from statelake.pipelines.lake.catalog.unmanaged_state import parts_without_tables
+from statelake.pipelines.lake.tables.operator_tables import read_operator_rows
 from statelake.pipelines.lake.tables.records import (
     AnyState,
     OperatorRecord,
@@ -26,14 +28,16 @@ from statelake.pipelines.lake.tables.records import (
     StateRecord,
 )
 from statelake.pipelines.lake.tables.table_rows import TableRows, table_rows
-from statelake.pipelines.lake.verify.operator_diffing import diff_operator_state, first_rows
 from statelake.pipelines.requests.reading import Comparison
 from statelake.pipelines.shown import bytes_text, json_text, plain, typed_row
 from statelake.state_core.errors import NotFoundError
+from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.printable import Printed, Table, change_text
 
+_ElementDifference = tuple[int, int, int, list[dict[str, Any]]]
+EXAMPLES = 3
 USUAL = Comparison()
 _Held: TypeAlias = tuple[OperatorRecord, AnyState]
 
@@ -309,7 +313,7 @@ class _Diff:
             self._compare_keyed(difference, (first, old), (second, new))
         elif isinstance(old, OperatorStateRecord) and isinstance(new, OperatorStateRecord):
             difference.added, difference.removed, difference.changed, difference.examples = (
-                diff_operator_state(self.lake.location, (first, old), (second, new), self.examples)
+                _diff_operator_state(self.lake.location, (first, old), (second, new), self.examples)
             )
         if difference.added or difference.removed or difference.changed:
             difference.status = "changed"
@@ -342,7 +346,7 @@ class _Diff:
         """Return a few rows of a state that only one of the snapshots has."""
         place = "after" if change == "added" else "before"
         if isinstance(state, OperatorStateRecord):
-            shown = first_rows(self.lake.location, operator, state, self.examples)
+            shown = _first_rows(self.lake.location, operator, state, self.examples)
             return [{"change": change, place: row} for row in shown]
         rows = self._rows(operator, state)
         examples: list[dict[str, Any]] = []
@@ -465,3 +469,69 @@ def _shown(states: list[StateRows], row: int) -> dict[str, Any]:
             return typed_row(state.batch.slice(row, 1), state.layout)
         row -= len(state.batch)
     return {}
+
+
+def _diff_operator_state(
+    lake: str,
+    before: tuple[OperatorRecord, OperatorStateRecord],
+    after: tuple[OperatorRecord, OperatorStateRecord],
+    examples: int,
+) -> _ElementDifference:
+    """Compare one state of two snapshots: added, removed, changed, and a few examples.
+
+    Elements of a list have no keys, and are compared as collections, whatever the position and the
+    subtask of each. Broadcast entries are compared by key.
+    """
+    first, second = (_elements(lake, *side) for side in (before, after))
+    broadcast = before[1].mode == "BROADCAST"
+    removed, added = list((first - second).items()), list((second - first).items())
+    shown: list[dict[str, Any]] = []
+    changed = 0
+    if broadcast:
+        old, new = ({key: value for (key, value), _ in some} for some in (removed, added))
+        both = old.keys() & new.keys()
+        changed = len(both)
+        removed = [item for item in removed if item[0][0] not in both]
+        added = [item for item in added if item[0][0] not in both]
+    sides = {"removed": (before, removed), "added": (after, added)}
+    for what, (side, some) in sides.items():
+        for element, _ in some[: max(0, examples - len(shown))]:
+            place = "before" if what == "removed" else "after"
+            shown.append({"change": what, place: _shown_element(lake, side, element)})
+    counts = [sum(count for _, count in some) for some in (added, removed)]
+    return counts[0], counts[1], changed, shown
+
+
+def _first_rows(
+    lake: str, operator: OperatorRecord, state: OperatorStateRecord, count: int
+) -> list[dict[str, Any]]:
+    """Return the first rows of a state, as they are shown."""
+    rows = _operator_rows(lake, operator, state).slice(0, count) if count else None
+    if rows is None:
+        return []
+    _, layout = parse_operator_state(state.meta_info)
+    return [typed_row(rows.slice(at, 1), layout) for at in range(len(rows))]
+
+
+def _elements(
+    lake: str, operator: OperatorRecord, state: OperatorStateRecord
+) -> Counter[tuple[bytes, bytes]]:
+    """Count each element's bytes (with an empty key), or each entry's key and value."""
+    rows = _operator_rows(lake, operator, state)
+    _, layout = parse_operator_state(state.meta_info)
+    return Counter(layout.pairs(rows))
+
+
+def _operator_rows(
+    lake: str, operator: OperatorRecord, state: OperatorStateRecord
+) -> pa.RecordBatch:
+    return read_operator_rows(lake, state, operator.table_of(state).units)
+
+
+def _shown_element(
+    lake: str, side: tuple[OperatorRecord, OperatorStateRecord], element: tuple[bytes, bytes]
+) -> dict[str, Any]:
+    rows = _operator_rows(lake, *side)
+    _, layout = parse_operator_state(side[1].meta_info)
+    at = layout.pairs(rows).index(element)
+    return typed_row(rows.slice(at, 1), layout)

@@ -5,8 +5,6 @@
 `redaction`            messages for Dagster without erased keys
 `lake_erasure`         the names and places of a lake's erasures
 `erasure_ops`          the plan, the erasure, the audit
-`erasure_metadata`     their metadata in the UI
-`expired_requests`     the check for requests that are overdue
 `erasure_definitions`  all definitions of them
 =====================  ==============================================================
 """

@@ -1,6 +1,6 @@
 """Ops that plan a request, erase what was planned, and audit the result."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -9,15 +9,15 @@ import dagster as dg
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.holds import refuse_held
 from statelake.pipelines.lake.erase.audit_records import add_record, audit_records
-from statelake.pipelines.lake.erase.auditing import audit_erasure
+from statelake.pipelines.lake.erase.auditing import AuditResult, audit_erasure
 from statelake.pipelines.lake.erase.erasing import erase, plan_erasure
 from statelake.pipelines.lake.erase.planning import ErasurePlan
 from statelake.pipelines.lake.erase.refusals import refuse_plan
 from statelake.pipelines.lake.erase.requests import keyed_digest
-from statelake.pipelines.orchestration.erasure.erasure_metadata import audit_metadata, plan_metadata
 from statelake.pipelines.orchestration.erasure.lake_erasure import LakeErasure
 from statelake.pipelines.orchestration.erasure.redaction import Redaction
 from statelake.pipelines.orchestration.erasure.request_files import RequestFile
+from statelake.pipelines.orchestration.metadata import faults_list, markdown_table, printed_table
 from statelake.pipelines.orchestration.progress import LoggedProgress
 from statelake.state_core.errors import (
     ConflictError,
@@ -27,7 +27,9 @@ from statelake.state_core.errors import (
     NoMatchError,
     NotFoundError,
 )
+from statelake.state_core.printable import printable
 
+SHOWN = 20
 PLAN = "erasure_plan"  # assets, with a partition for each request
 ERASURE = "erasure"
 
@@ -54,7 +56,7 @@ def plan_op(erasure: LakeErasure) -> dg.OpDefinition:
         def metadata() -> dict[str, Any]:
             secret, lake = erasure.secret(), erasure.open_lake()
             plan = _plan(lake, request, context)
-            return plan_metadata(plan, request, _against(lake, plan, request), secret)
+            return _plan_metadata(plan, request, _against(lake, plan, request), secret)
 
         told = redaction.run(metadata)
         # one that somebody plans by hand may be unknown to the sensor
@@ -175,7 +177,7 @@ def _audited(
                 "rows left": left.rows,
                 "searched": f"rows of snapshots alone: {redaction.text(str(error))}",
             }
-        return audit_metadata(result, erased, redaction)
+        return _audit_metadata(result, erased, redaction)
 
     return redaction.run(work)
 
@@ -258,3 +260,75 @@ def _refuse_more(
             " of which there are rows now",
             remedy="plan it again, and look at what it finds",
         )
+
+
+def _plan_metadata(
+    plan: ErasurePlan, request: RequestFile, against: Sequence[str], secret: bytes
+) -> dict[str, Any]:
+    """Return the metadata of a plan.
+
+    Args:
+        plan: The plan.
+        request: The request.
+        against: Reasons why it can't be executed.
+        secret: The key of hashes.
+    """
+    hidden = Redaction(request.asked).text
+    return {
+        "rows": plan.rows,
+        "files": plan.files,
+        "file bytes": plan.file_bytes,
+        "snapshots": f"{len(plan.snapshots_found)} of {plan.snapshots}",
+        "states": printed_table(plan.table),
+        "not erased from here": faults_list(map(hidden, plan.elsewhere)),
+        "stands against it": faults_list(map(hidden, against)),
+        "asked": dg.MetadataValue.timestamp(request.asked_at),
+        "promised": dg.MetadataValue.timestamp(request.promised),
+        "requested by": printable(request.requested_by) or "unknown",
+        "digest of the request": request.digest(secret),
+        "planned": dg.MetadataValue.json(
+            {
+                "states": [[state.job, state.operator, state.state] for state in plan.states],
+                "opaque": bool(plan.opaque),
+            }
+        ),
+    }
+
+
+def _audit_metadata(
+    result: AuditResult, erased: Mapping[str, Any], redaction: Redaction
+) -> dict[str, Any]:
+    """Return the metadata of an audit.
+
+    Args:
+        result: The audit.
+        erased: The record of the erasure.
+        redaction: Replaces erased words in names of files.
+    """
+    hidden = redaction.text
+    places = [
+        (hidden(printable(place)), f"{of_place['files']:,}", f"{of_place['bytes']:,}")
+        for place, of_place in result.places.items()
+    ]
+    hits = [(hidden(printable(hit.file)), hit.where, hit.form, hit.at) for hit in result.hits]
+    return {
+        "clean": result.clean,
+        "rows erased": erased["rows"],
+        "files written again": erased["files"],
+        "snapshots erased from": len(erased["snapshots_erased_from"]),
+        "files searched": result.files,
+        "bytes searched": result.file_bytes,
+        "bytes unpacked": result.unpacked_bytes,
+        "places": dg.MetadataValue.md(markdown_table(("place", "files", "bytes"), places)),
+        "hits": len(result.hits),
+        "found": dg.MetadataValue.md(
+            markdown_table(("file", "where", "form", "byte"), hits[:SHOWN]) if hits else "nothing"
+        ),
+        "rows left": result.rows,
+        "not unpacked": faults_list(map(hidden, result.not_unpacked[:SHOWN])),
+        "not looked through": hidden(result.unread) or "nothing",
+        "too short to be searched for": ", ".join(result.forms_left_out) or "nothing",
+        "not erased from here": faults_list(map(hidden, erased["elsewhere"])),
+        "record": result.record.number,
+        "digest of the record": result.record.digest,
+    }

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from statelake.state_core.column_names import field_name
 from statelake.state_core.errors import EncodeError
+from statelake.state_core.nested import is_list, same_lists, struct_column
 
 _FAMILIES = {
     "integer": pa.types.is_integer,
@@ -114,25 +115,18 @@ def _struct(column: pa.Array, target: pa.DataType, place: str) -> pa.Array:
         conform(column.field(names.index(field.name)), field.type, f"{place}.{field.name}")
         for field in target
     ]
-    mask = column.is_null() if column.null_count else None
     if not parts:
         return pa.array([None if value is None else {} for value in column.to_pylist()], target)
-    return pa.StructArray.from_arrays(parts, fields=list(target), mask=mask)
+    return struct_column(target, parts, column)
 
 
 def _list(column: pa.Array, target: pa.DataType, place: str) -> pa.Array:
     kind = column.type
-    if not (
-        pa.types.is_list(kind)
-        or pa.types.is_large_list(kind)
-        or pa.types.is_fixed_size_list(kind)
-        or pa.types.is_list_view(kind)
-        or pa.types.is_large_list_view(kind)
-    ):
+    if not is_list(kind):
         raise _unlike(kind, target, place)
     plain = column.cast(pa.list_(kind.value_type))
     values = conform(plain.values, target.value_type, f"{place} element")
-    return _with_child(plain, target, values)
+    return same_lists(target, plain, [values])
 
 
 def _map(column: pa.Array, target: pa.DataType, place: str) -> pa.Array:
@@ -140,14 +134,4 @@ def _map(column: pa.Array, target: pa.DataType, place: str) -> pa.Array:
         raise _unlike(column.type, target, place)
     keys = conform(column.keys, target.key_type, f"{place} key")
     items = conform(column.items, target.item_type, f"{place} value")
-    entries = pa.StructArray.from_arrays(
-        [keys, items], fields=[target.key_field, target.item_field]
-    )
-    return _with_child(column, target, entries)
-
-
-def _with_child(column: pa.Array, target: pa.DataType, child: pa.Array) -> pa.Array:
-    """Return a list or map with the same bounds and nulls, and other content."""
-    return pa.Array.from_buffers(
-        target, len(column), column.buffers()[:2], column.null_count, column.offset, [child]
-    )
+    return same_lists(target, column, [keys, items])

@@ -27,6 +27,7 @@ from statelake.state_core.errors import EncodeError, UnsupportedFormatError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.kernels.encode import copy_ranges
 from statelake.state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.nested import elements_of, lists_of, same_lists
 from statelake.state_core.serializers.basic.numbers import BooleanSerializer, LongSerializer
 from statelake.state_core.serializers.composite.collections import DelimitedListSerializer
 from statelake.state_core.serializers.composite.wrappers import TtlSerializer, flip_sign
@@ -40,7 +41,6 @@ from statelake.state_core.serializers.framework.columns import (
     U8Array,
     equal_rows,
     fixed_values,
-    list_offsets,
     present_rows,
     validity,
     variable_values,
@@ -313,8 +313,8 @@ class KeyedLayout:
         if not self.with_ttl or isinstance(stored, OpaqueSerializer):
             return [column]
         if self.kind is StateKind.LIST:
-            items = column.values
-            return [_relist(column, items.field("value")), _relist(column, items.field("ttl"))]
+            parts = [column.values.field(name) for name in ("value", "ttl")]
+            return [same_lists(pa.list_(part.type), column, [part]) for part in parts]
         return [_restruct(column, "value"), _restruct(column, "ttl")]
 
     # ----------------------------------------------------------------------- encoding
@@ -410,12 +410,6 @@ def skip_lengths(cursor: Cursor, lengths: I64Array) -> None:
     cursor.position += sizes
 
 
-def _relist(column: pa.Array, values: pa.Array) -> pa.Array:
-    kind = pa.list_(values.type)
-    buffers = column.buffers()[:2]
-    return pa.Array.from_buffers(kind, len(column), buffers, column.null_count, children=[values])
-
-
 def _restruct(column: pa.Array, name: str) -> pa.Array:
     """Return a field of a struct column, null where the struct is null."""
     values = column.field(name)
@@ -430,20 +424,15 @@ def _with_ttl(stored: TypeSerializer, values: pa.Array, ttl: pa.Array) -> pa.Arr
     """Return values and times joined to the stored type."""
     if not isinstance(stored, DelimitedListSerializer):
         return pa.StructArray.from_arrays([ttl, values], fields=list(stored.arrow_type))
-    first, times = list_offsets(values), list_offsets(ttl)
-    if not np.array_equal(np.diff(first), np.diff(times)):
+    (bounds, elements), (times_bounds, times) = elements_of(values), elements_of(ttl)
+    if not np.array_equal(bounds, times_bounds):
         raise EncodeError(
             "a list whose `ttl` has not as many elements as its `value`",
             remedy="change both together",
         )
-    count = int(first[-1] - first[0])
-    elements = values.values.slice(int(first[0]), count)
     fields = list(stored.element.arrow_type)
-    items = pa.StructArray.from_arrays(
-        [ttl.values.slice(int(times[0]), count), elements], fields=fields
-    )
-    offsets = pa.array((first - first[0]).astype(np.int32))
-    return pa.ListArray.from_arrays(offsets, items)
+    items = pa.StructArray.from_arrays([times, elements], fields=fields)
+    return lists_of(pa.list_(items.type), bounds, [items])
 
 
 def exact_rows(

@@ -28,7 +28,7 @@ from statelake.state_core.formats.rewriting.value_migration import (
 )
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.snapshot import StateKind
-from statelake.state_core.serializers.framework.columns import list_offsets
+from statelake.state_core.nested import elements_of, lists_of
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 
 
@@ -51,8 +51,8 @@ def switch_on(rows: StateRows, last_access: int | str) -> StateRows:
         times = times_in(values, last_access)
     column = times
     if layout.kind is StateKind.LIST:
-        first = list_offsets(rows.batch.column(VALUE))
-        column = pa.ListArray.from_arrays(pa.array((first - first[0]).astype(np.int32)), times)
+        bounds, _ = elements_of(rows.batch.column(VALUE))
+        column = lists_of(pa.list_(times.type), bounds, [times])
     raw: list[bytes | None] = []
     for data, time in zip(exact, column.to_pylist() if exact else (), strict=True):
         of_row = iter(time if layout.kind is StateKind.LIST else [time])
@@ -116,10 +116,7 @@ def _splitting(layout: KeyedLayout) -> KeyedLayout:
 def _values(rows: StateRows) -> pa.Array:
     """Return the values, of a list all elements."""
     column = rows.batch.column(VALUE)
-    if rows.layout.kind is not StateKind.LIST:
-        return column
-    first = list_offsets(column)
-    return column.values.slice(int(first[0]), int(first[-1] - first[0]))
+    return elements_of(column)[1] if rows.layout.kind is StateKind.LIST else column
 
 
 def times_in(values: pa.Array, name: str) -> pa.Array:

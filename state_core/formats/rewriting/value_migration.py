@@ -35,6 +35,7 @@ from statelake.state_core.formats.layout.meta_info import parse_state_meta_info
 from statelake.state_core.formats.operator_state.operator_states import ElementRows, OperatorLayout
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.nested import elements_of, lists_of
 from statelake.state_core.serializers.composite.collections import ListSerializer
 from statelake.state_core.serializers.composite.evolution import migrate_column, migrate_value
 from statelake.state_core.serializers.composite.null_fields import NullField, null_fields
@@ -48,7 +49,6 @@ from statelake.state_core.serializers.framework.columns import (
     I64Array,
     U8Array,
     equal_rows,
-    list_offsets,
 )
 from statelake.state_core.serializers.framework.compatibility import Compatibility
 from statelake.state_core.serializers.framework.decoders import DecodedSerializer, undecoded
@@ -458,10 +458,9 @@ def _carry_over(
     assert old.value is not None and new.value is not None  # noqa: S101, PT018 - not of timers
     if old.kind is not StateKind.LIST or not pa.types.is_list(column.type):
         return migrate_column(old.value, new.value, column)
-    first = list_offsets(column)
-    elements = column.values.slice(int(first[0]), int(first[-1] - first[0]))
+    bounds, elements = elements_of(column)
     moved = migrate_column(old.value, new.value, elements)
-    return pa.ListArray.from_arrays(pa.array((first - first[0]).astype(np.int32)), moved)
+    return lists_of(pa.list_(moved.type), bounds, [moved])
 
 
 def current_exact(layout: KeyedLayout | OperatorLayout, batch: pa.RecordBatch) -> pa.Array:

@@ -21,10 +21,10 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from statelake.state_core.column_names import field_name
 from statelake.state_core.errors import IncompatibleError
+from statelake.state_core.nested import same_lists, struct_column
 from statelake.state_core.serializers.basic.numbers import (
     BooleanSerializer,
     ByteSerializer,
@@ -139,12 +139,6 @@ def resolve_decoded(new: TypeSerializerSnapshot, old: TypeSerializerSnapshot) ->
     return result
 
 
-def struct_column(kind: pa.DataType, columns: list[pa.Array], like: pa.Array) -> pa.Array:
-    """Return a struct of these columns, null where `like` is null."""
-    mask = pc.is_null(like) if like.null_count else None
-    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
-
-
 def _rule(old: TypeSerializer, new: TypeSerializer) -> MigrationRule | None:
     """Return the rule for both serializers; None where values stay as they are."""
     if isinstance(old, DecodedSerializer) and old.name != new.name:
@@ -180,7 +174,7 @@ class ElementRule(MigrationRule):
     def column(self, old: _Lists, new: _Lists, column: pa.Array) -> pa.Array:
         """Convert the elements as one column."""
         items = migrate_column(old.element, new.element, column.values)
-        return _same_lists(new.arrow_type, column, items)
+        return same_lists(new.arrow_type, column, [items])
 
     def value(self, old: _Lists, new: _Lists, value: Any) -> list[Any]:
         """Convert one list."""
@@ -195,9 +189,7 @@ class MapRule(MigrationRule):
         """Convert the keys as one column, and the values as another."""
         keys = migrate_column(old.key, new.key, column.keys)
         items = migrate_column(old.value, new.value, column.items)
-        fields = [new.arrow_type.key_field, new.arrow_type.item_field]
-        entries = pa.StructArray.from_arrays([keys, items], fields=fields)
-        return _same_lists(new.arrow_type, column, entries)
+        return same_lists(new.arrow_type, column, [keys, items])
 
     def value(self, old: MapSerializer, new: MapSerializer, value: Any) -> list[tuple[Any, Any]]:
         """Convert one map."""
@@ -378,11 +370,3 @@ def _first_value(pojo: PojoSerializer, name: str, serializer: TypeSerializer) ->
     if type(serializer) is CharSerializer:
         return "\0"
     return 0 if type(serializer) in NUMBERS else None
-
-
-def _same_lists(kind: pa.DataType, column: pa.Array, items: pa.Array) -> pa.Array:
-    """Return the same lists with other elements."""
-    buffers = column.buffers()[:2]
-    return pa.Array.from_buffers(
-        kind, len(column), buffers, column.null_count, column.offset, children=[items]
-    )

@@ -21,6 +21,7 @@ from statelake.state_core.bounds import EMPTY_ELEMENTS
 from statelake.state_core.errors import CorruptSnapshotError, EncodeError, UnsupportedFormatError
 from statelake.state_core.kernels import decode
 from statelake.state_core.kernels.compiler import Kernel
+from statelake.state_core.nested import elements_of, is_list, leaves
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
@@ -40,7 +41,7 @@ def equal_rows(first: pa.Array, second: pa.Array) -> BoolArray:
             name = kind.field(index).name
             same &= ~both | equal_rows(first.field(index), second.field(name))
         return same
-    if pa.types.is_list(kind) or pa.types.is_map(kind):
+    if is_list(kind) or pa.types.is_map(kind):
         same &= ~both | _equal_lists(first, second, both)
         return same
     if pa.types.is_floating(kind):
@@ -55,46 +56,31 @@ def equal_rows(first: pa.Array, second: pa.Array) -> BoolArray:
 
 def odd_nans(values: pa.Array) -> BoolArray:
     """Return which rows have, anywhere in them, a NaN of other bits than Java's own."""
-    kind = values.type
     odd: BoolArray = np.zeros(len(values), np.bool_)
-    if pa.types.is_floating(kind):
-        numbers = fixed_values(values, kind.to_pandas_dtype())
+    for leaf in leaves(values, pa.types.is_floating):
+        numbers = fixed_values(leaf.values, leaf.values.type.to_pandas_dtype())
         bits = numbers.view(f"i{numbers.itemsize}")
-        odd = np.isnan(numbers) & (bits != np.array(np.nan, numbers.dtype).view(bits.dtype))
-    elif pa.types.is_struct(kind):
-        for index in range(kind.num_fields):
-            odd |= odd_nans(values.field(index))
-    elif pa.types.is_list(kind) or pa.types.is_map(kind):
-        marked = odd_nans(_items(values))
+        marked = np.isnan(numbers) & (bits != np.array(np.nan, numbers.dtype).view(bits.dtype))
         if marked.any():
-            before, bounds = np.concatenate(([0], np.cumsum(marked))), list_offsets(values)
-            odd = before[bounds[1:]] > before[bounds[:-1]]
-    return odd & ~null_rows(values) if odd.any() else odd
+            odd[leaf.rows(np.flatnonzero(marked & ~null_rows(leaf.values)))[0]] = True
+    return odd
 
 
 def _equal_lists(first: pa.Array, second: pa.Array, both: BoolArray) -> BoolArray:
     """Return which rows of `both` have the same elements, or entries, in the same order."""
-    bounds, bounds_too = list_offsets(first), list_offsets(second)
+    (bounds, items), (bounds_too, items_too) = elements_of(first), elements_of(second)
     counts = np.diff(bounds)
     same: BoolArray = both & (counts == np.diff(bounds_too))
     rows = np.flatnonzero(same)
     kept = counts[rows]
     if not kept.sum():
         return same
-    items, items_too = (
-        _items(values).take(pa.array(_flat(starts[rows], kept)))
-        for values, starts in ((first, bounds), (second, bounds_too))
-    )
+    items = items.take(pa.array(_flat(bounds[rows], kept)))
+    items_too = items_too.take(pa.array(_flat(bounds_too[rows], kept)))
     differing = np.concatenate(([0], np.cumsum(~equal_rows(items, items_too))))
     ends = np.cumsum(kept)
     same[rows] = differing[ends] == differing[ends - kept]
     return same
-
-
-def _items(values: pa.Array) -> pa.Array:
-    if not pa.types.is_map(values.type):
-        return values.values
-    return pa.StructArray.from_arrays([values.keys, values.items], ["key", "value"])
 
 
 def _flat(starts: I64Array, counts: I64Array) -> I64Array:

@@ -21,13 +21,13 @@ from statelake.state_core.column_names import column_names
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.kernels import decode, encode
+from statelake.state_core.nested import struct_column
 from statelake.state_core.serializers.basic.values import ConstantSerializer
 from statelake.state_core.serializers.composite.evolution import (
     MigrationRule,
     evolves,
     migrate_column,
     migrate_value,
-    struct_column,
 )
 from statelake.state_core.serializers.framework.base import VARIABLE, TypeSerializer
 from statelake.state_core.serializers.framework.columns import (

@@ -62,7 +62,7 @@ def test_all_commands_are_there() -> None:
             "check", "export", "ui",
         ],
         "Look": [
-            "types", "dump", "expired", "top", "offsets", "channels", "report", "notebook", "mcp",
+            "types", "dump", "expired", "top", "offsets", "channels", "report", "mcp",
         ],
         "Archive": ["shell", "history", "hold", "release", "retain", "drop", "lake"],
         "Change": [

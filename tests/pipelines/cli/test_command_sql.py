@@ -318,51 +318,33 @@ class TestShell:
         with pytest.raises(StateError, match=r"did you mean 'statelake\.states'\?"):
             shell.run("SELECT * FROM statelake.state;")
 
-    def test_an_edit(self, shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
-        """Statements are kept until they are committed, or abandoned."""
+    def test_rows_of_a_snapshot(self, shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+        """Tables are read as they were in a snapshot, until another is named, or none."""
         erase = f"DELETE FROM kinds.total WHERE key = {KEY};"
-        said = self.said(shell, capsys, ".edit monday", erase, f"{COUNT};", ".abandon")
-        assert "kept: 1 so far" in said
-        assert "120" in said
-        assert [summary.snapshot_id for summary in shell.lake.snapshots()] == ["monday"]
-        self.said(shell, capsys, ".edit monday", erase, ".commit erased")
-        assert "119" in self.said(shell, capsys, ".as-of erased", f"{COUNT};")
-        assert "120" in self.said(shell, capsys, ".as-of monday", f"{COUNT};")
-        assert "119" in self.said(shell, capsys, ".as-of", f"{COUNT};")
+        shell.lake.job("demo", engine="local")["monday"].edit_sql("erased", erase)
+        for snapshot, count in ((" erased", "119"), (" monday", "120"), ("", "119")):
+            assert count in self.said(shell, capsys, f".as-of{snapshot}", f"{COUNT};")
 
     @pytest.mark.parametrize(
-        ("lines", "message"),
+        ("line", "message"),
         [
-            ([".nope"], "no order .nope; there are .tables"),
-            ([".edit nope"], "no snapshot 'nope'"),
-            ([".commit x"], "no edit to commit"),
-            ([".abandon"], "no edit to abandon"),
-            ([".as-of nope"], "no job has a snapshot 'nope'"),
-            ([".job nope"], "no job 'nope'"),
-            (["DELETE FROM kinds.total;"], r"DELETE needs --edit: .*\.edit SNAPSHOT"),
-            ([".edit monday", ".as-of monday"], "monday is being edited"),
-            ([".edit monday", "DELETE FROM kinds.nope;"], "tables are"),
-            ([".edit monday", "UPDATE kinds.totl SET value = 1;"],
-             r"tables are: demo.kinds.avg, .*; did you mean 'demo.kinds.total'\?"),
-            ([".edit monday", "DELETE FROM kinds.total WHERE nope = 1;"], "nope"),
-            ([".edit monday", "DELETE FROM kinds.total WHERE key = 1;", ".commit monday"],
-             "has a snapshot 'monday' already"),
+            (".nope", "no order .nope; there are .tables"),
+            (".as-of nope", "no job has a snapshot 'nope'"),
+            (".job nope", "no job 'nope'"),
+            ("DELETE FROM kinds.total;", "DELETE needs --edit"),
         ],
-    )  # fmt: skip
-    def test_wrong_lines(self, shell: Shell, lines: list[str], message: str) -> None:
+    )
+    def test_wrong_lines(self, shell: Shell, line: str, message: str) -> None:
         """The prompt goes on at what it was at."""
-        *before, last = lines
-        for line in before:
-            shell.run(line)
-        state = (shell.editing, list(shell.kept), shell.as_of, shell.job)
+        state = (shell.as_of, shell.job)
         with pytest.raises((StateError, click.UsageError), match=message):
-            shell.run(last)
-        assert (shell.editing, shell.kept, shell.as_of, shell.job) == state
+            shell.run(line)
+        assert (shell.as_of, shell.job) == state
 
     def test_completion(self, shell: Shell) -> None:
         """Orders, snapshots, tables, and the columns of tables that the line names."""
-        assert shell.completions(".a", ".a") == [".as-of", ".abandon"]
-        assert shell.completions("mon", ".edit mon") == ["monday"]
+        assert shell.completions(".a", ".a") == [".as-of"]
+        assert shell.completions("mon", ".as-of mon") == ["monday"]
         assert shell.completions("kinds.t", "SELECT * FROM kinds.t") == [
             "kinds.timers", "kinds.total", "kinds.triple"
         ]  # fmt: skip
@@ -371,8 +353,8 @@ class TestShell:
         assert "statelake.snapshots" in shell.completions("state", "SELECT * FROM state")
 
     def test_lines_from_elsewhere(self, lake: Catalog) -> None:
-        """They run up to the first error, which is the command's; nothing else changes."""
-        lines = f"{COUNT};\n.edit monday\nDELETE FROM kinds.total;\nSELECT nope;\n.commit x\n"
+        """They run up to the first error, which is the command's."""
+        lines = f"{COUNT};\nSELECT nope;\nSELECT 77777;\n"
         ran = subprocess.run(
             [sys.executable, "-m", "statelake.pipelines.cli.main", "shell", "--lake", lake.location,
              "--job", "demo"],
@@ -380,8 +362,8 @@ class TestShell:
         )  # fmt: skip
         assert ran.returncode == 3
         assert ran.stdout.split()[:2] == ["n", "120"]
+        assert "77777" not in ran.stdout
         assert ran.stderr.startswith("error: ")
-        assert [summary.snapshot_id for summary in lake.summaries()] == ["monday"]
 
     def test_at_a_terminal(self, lake: Catalog, tmp_path: Path) -> None:
         """Errors are told and the prompt comes again; Tab completes; lines are kept for later."""

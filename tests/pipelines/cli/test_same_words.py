@@ -88,7 +88,6 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
     "report": (
         (sl.LakeSnapshot.report, sl.report), {}, {},
     ),
-    "notebook": ((sl.notebook,), {}, {}),
     "scan": ((sl.scan,), {"print_path": "how it is printed"}, {}),
     "orphans": (
         (sl.orphans,), {"flink": "given as `cluster`"}, {},

@@ -433,7 +433,7 @@ class TestCheck:
         assert desk.erase().success
         forged = [replace(record, said="{}") for record in audit_records(desk.lake)]
         monkeypatch.setattr(
-            "statelake.pipelines.orchestration.erasure.expired_requests.audit_records",
+            "statelake.pipelines.orchestration.erasure.erasure_definitions.audit_records",
             lambda _: forged,
         )
         told = desk.check()

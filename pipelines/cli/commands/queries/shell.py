@@ -1,4 +1,4 @@
-"""`statelake shell`: a prompt for SQL over a lake, and for edits of a snapshot."""
+"""`statelake shell`: a prompt for SQL over a lake."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from statelake.pipelines.cli.commands.queries.query_output import print_rows
 from statelake.pipelines.cli.commands.queries.sql import (
     ROWS,
     as_of_option,
-    job_of,
     left_out_job_option,
     of_job,
 )
-from statelake.pipelines.cli.commands.terminal import show, tell
-from statelake.pipelines.cli.options import lake_option, query_memory_option, snapshot_option
+from statelake.pipelines.cli.commands.terminal import tell
+from statelake.pipelines.cli.options import lake_option, query_memory_option
 from statelake.state_core.errors import ReadOnlyError, StateError, did_you_mean
 from statelake.state_core.printable import printable
 
@@ -36,16 +35,13 @@ HISTORY = "STATELAKE_HISTORY"  # the environment variable with the history's fil
 HISTORY_LINES = 1000
 KEYWORDS = (
     "SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "LIMIT", "JOIN", "USING", "COUNT", "SUM",
-    "DELETE FROM", "UPDATE", "SET", "INSERT INTO", "VALUES", "DESCRIBE", "key_group(",
+    "DESCRIBE", "key_group(",
 )  # fmt: skip
 HELP = """\
 SQL ends with a semicolon, and may go over several lines.
 .tables            the tables there are
 .as-of SNAPSHOT    read tables as they were in a snapshot; without one as they are now
 .job JOB           leave this job out of names; without one name it each time
-.edit SNAPSHOT     keep what follows of DELETE, UPDATE and INSERT, for a snapshot made of this one
-.commit SNAPSHOT   make it, under this name
-.abandon           forget what was kept
 .help              this
 .quit              leave; so do quit, exit and the end of the input"""
 LEAVING = ("quit", "exit")
@@ -55,14 +51,11 @@ LEAVING = ("quit", "exit")
 @lake_option
 @left_out_job_option
 @as_of_option
-@snapshot_option("--edit", "parent", metavar="SNAPSHOT", help="Begin with `.edit SNAPSHOT`.")
 @query_memory_option(
     "How much memory DuckDB may take for a query, such as 2GiB; by default 80 % of the machine's."
 )
 @plugins_option
-def shell(
-    lake: str, job: str | None, as_of: str | None, parent: str | None, query_memory: int | None
-) -> None:
+def shell(lake: str, job: str | None, as_of: str | None, query_memory: int | None) -> None:
     """Run SQL at a prompt, with completion of tables and columns, and history.
 
     Lines from a file or a pipe are run up to the first error. The history is kept in
@@ -71,16 +64,11 @@ def shell(
     \b
     Examples:
       statelake shell --lake lake --job orders
-      statelake shell --lake lake --job orders --edit monday
       echo "SELECT count(*) FROM orders.counter.count;" | statelake shell --lake lake
     """
-    if as_of is not None and parent is not None:
-        raise click.UsageError("give --as-of or --edit: an edit reads the snapshot that it is of")
     opened = Shell(Lake(lake), job, query_memory=query_memory)
     opened.as_of = of_job(opened.lake, job, as_of)
     opened.session().close()  # refuses a wrong name at once
-    if parent is not None:
-        opened.run(f".edit {parent}")
     with suppress(EOFError):
         if sys.stdin.isatty():
             _at_a_terminal(opened)
@@ -98,8 +86,6 @@ class Shell:
         lake: The lake.
         job: The job whose name may be left out of table names.
         as_of: The snapshot to read.
-        editing: The snapshot to edit.
-        kept: The statements of the edit.
         typed: The lines of an unfinished query.
         query_memory: The bytes that DuckDB may take for each query; None for its own limit.
     """
@@ -107,23 +93,17 @@ class Shell:
     lake: Lake
     job: str | None = None
     as_of: str | None = None
-    editing: str | None = None
-    kept: list[str] = field(default_factory=list)
     typed: list[str] = field(default_factory=list)
     query_memory: int | None = None
 
     @property
     def prompt(self) -> str:
         """The prompt of the next line."""
-        if self.typed:
-            return "   ...> "
-        if self.editing is not None:
-            return f"edit {printable(self.editing)} ({len(self.kept)})> "
-        return f"{printable(self.as_of or 'statelake')}> "
+        return "   ...> " if self.typed else f"{printable(self.as_of or 'statelake')}> "
 
     def session(self) -> Session:
         """Open a session over the tables that names stand for now."""
-        return self.lake.session(as_of=self.editing or self.as_of, job=self.job)
+        return self.lake.session(as_of=self.as_of, job=self.job)
 
     def run(self, line: str) -> None:
         """Run an order, or add a line of SQL to the query, which runs at its semicolon.
@@ -160,33 +140,19 @@ class Shell:
         self._quit("")
 
     def _query(self, query: str) -> None:
-        as_of = self.editing or self.as_of
         try:
             rows = self.lake.sql(
-                query, as_of=as_of, job=self.job, limit=ROWS, query_memory=self.query_memory
+                query, as_of=self.as_of, job=self.job, limit=ROWS, query_memory=self.query_memory
             )
         except ReadOnlyError as error:
-            if self.editing is None:
-                raise click.UsageError(error.problem) from error
-            self._keep(query)
-        else:
-            print_rows(rows, ROWS)
-
-    def _keep(self, statement: str) -> None:
-        from statelake.pipelines.lake.query.statements import check_statements  # noqa: PLC0415 - DuckDB
-
-        with self.session() as session:
-            check_statements(session, [*self.kept, statement])
-        self.kept.append(statement)
-        tell(f"kept: {len(self.kept)} so far; .commit SNAPSHOT makes a snapshot of them")
+            raise click.UsageError(error.problem) from error
+        print_rows(rows, ROWS)
 
     @property
     def _orders(self) -> dict[str, Callable[[str], None]]:
         return {
             ".tables": self._tables, ".as-of": self._read, ".job": self._of_job,
-            ".edit": self._edit, ".commit": self._commit, ".abandon": self._abandon,
-            ".help": self._help,
-            ".quit": self._quit,
+            ".help": self._help, ".quit": self._quit,
         }  # fmt: skip
 
     def _help(self, _: str) -> None:
@@ -199,50 +165,15 @@ class Shell:
                 tell(name)
 
     def _read(self, snapshot: str) -> None:
-        self._refuse_edit()
         as_of = of_job(self.lake, self.job, snapshot or None)
         self.lake.session(as_of=as_of, job=self.job).close()  # refuses a wrong name
         self.as_of = as_of
 
     def _of_job(self, job: str) -> None:
-        self._refuse_edit()
         self.lake.session(as_of=self.as_of, job=job or None).close()  # refuses a wrong name
         self.job = job or None
 
-    def _edit(self, snapshot: str) -> None:
-        self._refuse_edit()
-        if not snapshot:
-            raise StateError(".edit without a snapshot", remedy="see statelake.snapshots")
-        snapshot = of_job(self.lake, self.job, snapshot) or snapshot
-        self.job = job_of(self.lake, snapshot, self.job)
-        snapshot = self.lake.job(self.job)[snapshot].name  # of that id when it is committed, too
-        self.editing, self.as_of = snapshot, None
-        tell(f"editing {snapshot}: nothing changes before .commit, and SELECT shows it as it is")
-
-    def _commit(self, snapshot_id: str) -> None:
-        if self.editing is None or self.job is None:
-            raise StateError("there is no edit to commit", remedy="begin one: .edit SNAPSHOT")
-        if not snapshot_id:
-            raise StateError(".commit without a name", remedy="say what to call the new snapshot")
-        done = self.lake.job(self.job)[self.editing].edit_sql(snapshot_id, *self.kept)
-        show(done, as_json_=False, marked=done.record.snapshot_id)
-        self.editing, self.kept = None, []
-
-    def _abandon(self, _: str) -> None:
-        if self.editing is None:
-            raise StateError("there is no edit to abandon", remedy="begin one: .edit SNAPSHOT")
-        tell(f"{self.editing} stays as it is; forgotten: {len(self.kept)} statements")
-        self.editing, self.kept = None, []
-
-    def _refuse_edit(self) -> None:
-        if self.editing is not None:
-            raise StateError(
-                f"{self.editing} is being edited", remedy="first .commit SNAPSHOT or .abandon"
-            )
-
     def _quit(self, _: str) -> None:
-        if self.editing is not None:
-            self._abandon("")
         raise EOFError
 
     def completions(self, word: str, line: str) -> list[str]:
@@ -297,9 +228,6 @@ def _step(shell: Shell) -> bool:
         shell.run(input(shell.prompt))
     except EOFError:
         click.echo()
-        if shell.editing is not None:
-            with suppress(EOFError):
-                shell.run(".quit")
         return False
     except KeyboardInterrupt:
         shell.typed.clear()

@@ -235,12 +235,12 @@ WHOLE: dict[str, tuple[str, ...]] = {
 COMPLETED = {
     # these read
     "get", "find", "expired", "top", "offsets", "channels", "report",
-    "export", "diff", "growth", "plan-rescale", "sql", "shell", "notebook", "run", "flink canary",
+    "export", "diff", "growth", "plan-rescale", "sql", "shell", "run", "flink canary",
     "check integrity", "check legality", "check compatibility", "check sql", "types",
     # these make another snapshot of the one that is named, which stays
     "edit", "migrate", "upgrade", "sql-upgrade",
 }  # fmt: skip
-OTHERS = {"notebook": "snapshot", "run": "restore"}  # in which they complete nothing
+OTHERS = {"run": "restore"}  # in which it completes nothing
 
 
 def commands_that_name_a_snapshot() -> set[str]:
@@ -331,9 +331,6 @@ class TestWhatChangesASnapshot:
             ran = run(*words, "run-1", *gone)
             assert (ran.code, ran.err) == (0, "run-1 is completed to run-10\n")
             assert "completed" not in ran.out
-        to = str(tmp_path / "look.py")
-        ran = run("notebook", gone[1], "--to", to, "--job", "words", "--snapshot", "run-1")
-        assert (ran.code, ran.err) == (0, "run-1 is completed to run-10\n")
 
     def test_growth_says_what_it_completed(self, of: tuple[str, ...]) -> None:
         """Of both of its names."""

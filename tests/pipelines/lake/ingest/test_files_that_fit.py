@@ -24,7 +24,7 @@ from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 from statelake.pipelines.lake.erase.erasing import rows_edits
 from statelake.pipelines.lake.ingest import import_slice, joined_files
 from statelake.pipelines.lake.ingest.import_targets import table_targets
-from statelake.pipelines.lake.query.key_group_function import key_group
+from statelake.pipelines.lake.query.session import key_group
 from statelake.pipelines.lake.tables import file_spans as units
 from statelake.pipelines.lake.tables import table_rows
 from statelake.pipelines.lake.tables.data_files import table_batch, table_columns

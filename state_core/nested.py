@@ -1,0 +1,206 @@
+"""One walk over nested types and columns of Arrow, and one way to build them again.
+
+All that mask, search, compare or check values find the same below a type or an array: the fields of
+a struct, the elements of a list of any layout, the keys and values of a map. Each is named by
+steps: a field's name, and `[]` for elements or entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Steps: TypeAlias = tuple[str, ...]
+I64Array: TypeAlias = npt.NDArray[np.int64]
+
+ELEMENTS = "[]"
+_LISTS = (
+    pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)  # fmt: skip
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether a type is a list, of whatever layout; a map is none."""
+    return any(is_one(kind) for is_one in _LISTS)
+
+
+def parts_of(kind: pa.DataType) -> list[tuple[Steps, pa.Field]]:
+    """Return the fields directly below a type, each with the steps to it; empty for a leaf."""
+    if pa.types.is_struct(kind):
+        return [((field.name,), field) for field in kind]
+    if pa.types.is_map(kind):
+        return [((ELEMENTS, "key"), kind.key_field), ((ELEMENTS, "value"), kind.item_field)]
+    return [((ELEMENTS,), kind.value_field)] if is_list(kind) else []
+
+
+def leaf_types(kind: pa.DataType) -> Iterator[tuple[Steps, pa.DataType]]:
+    """Yield the leaf types of a type, each with the steps to it; the type itself if it is one."""
+    parts = parts_of(kind)
+    if not parts and not pa.types.is_struct(kind):
+        yield (), kind
+    for way, field in parts:
+        for steps, leaf in leaf_types(field.type):
+            yield (*way, *steps), leaf
+
+
+def with_types(kind: pa.DataType, kinds: Sequence[pa.DataType]) -> pa.DataType:
+    """Return a type with other types directly below it, in the order of `parts_of`."""
+    fields = [part.with_type(new) for (_, part), new in zip(parts_of(kind), kinds, strict=True)]
+    if pa.types.is_struct(kind):
+        return pa.struct(fields)
+    if pa.types.is_map(kind):
+        return pa.map_(*fields, keys_sorted=kind.keys_sorted)
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(fields[0], kind.list_size)
+    return (pa.large_list if pa.types.is_large_list(kind) else pa.list_)(fields[0])
+
+
+class LeafColumn(NamedTuple):
+    """The values of a leaf, anywhere within a column.
+
+    Attributes:
+        steps: The steps to it.
+        bounds: Of each list or map on the way, from the outermost, where the elements of each of
+            its rows begin, and where those of the last one end.
+        values: The values. Those within a null are null, or are left out.
+    """
+
+    steps: Steps
+    bounds: tuple[I64Array, ...]
+    values: pa.Array
+
+    def rows(self, places: I64Array) -> tuple[I64Array, tuple[I64Array, ...]]:
+        """Return the rows of some values, and their indexes in each of the lists on the way."""
+        indexes: list[I64Array] = []
+        for bounds in reversed(self.bounds):
+            owners = np.searchsorted(bounds, places, "right") - 1
+            indexes.insert(0, places - bounds[owners])
+            places = owners
+        return places, tuple(indexes)
+
+
+def leaves(
+    array: pa.Array,
+    wanted: Callable[[pa.DataType], bool] = lambda _: True,
+    steps: Steps = (),
+    bounds: tuple[I64Array, ...] = (),
+) -> Iterator[LeafColumn]:
+    """Yield the leaves of an array.
+
+    Args:
+        array: The array.
+        wanted: Whether leaves of a type are wanted.
+        steps: The steps to the array.
+        bounds: The bounds of the lists around it.
+    """
+    if not any(wanted(leaf) for _, leaf in leaf_types(array.type)):
+        return
+    parts = parts_of(array.type)
+    if not parts:
+        yield LeafColumn(steps, bounds, array)
+        return
+    first, children = _children(array)
+    bounds = bounds if first is None else (*bounds, first)
+    for (way, _), child in zip(parts, children, strict=True):
+        yield from leaves(child, wanted, (*steps, *way), bounds)
+
+
+def changed(
+    array: pa.Array, change: Callable[[Steps, pa.Array], pa.Array | None], steps: Steps = ()
+) -> pa.Array:
+    """Return an array of the same type with other values in some of its parts.
+
+    Args:
+        array: The array.
+        change: Returns what is to be at some steps, outermost first; None to go into that part.
+        steps: The steps to the array.
+    """
+    made = change(steps, array)
+    parts = parts_of(array.type)
+    if made is not None or not parts:
+        return array if made is None else made
+    first, children = _children(array)
+    ways = zip(parts, children, strict=True)
+    new = [changed(child, change, (*steps, *way)) for (way, _), child in ways]
+    if first is None:
+        return struct_column(array.type, new, array)
+    return lists_of(array.type, first, new, array.is_null() if array.null_count else None)
+
+
+def _children(array: pa.Array) -> tuple[I64Array | None, list[pa.Array]]:
+    """Return the bounds of lists or maps, and the arrays directly below an array."""
+    if pa.types.is_struct(array.type):
+        return None, array.flatten()
+    first, elements = elements_of(array)
+    return first, elements.flatten() if pa.types.is_map(array.type) else [elements]
+
+
+def elements_of(lists: pa.Array) -> tuple[I64Array, pa.Array]:
+    """Return the bounds of lists or maps, from 0, and their elements, or entries.
+
+    Rows that are null have none, though Arrow allows it.
+    """
+    kind = lists.type
+    if not (pa.types.is_list(kind) or pa.types.is_map(kind) or pa.types.is_large_list(kind)):
+        lists = lists.cast(pa.list_(kind.value_field))
+    if not len(lists):
+        return np.zeros(1, np.int64), lists.values[:0]
+    first: I64Array = lists.offsets.to_numpy().astype(np.int64)
+    if lists.null_count:
+        null = lists.is_null().to_numpy(zero_copy_only=False)
+        if np.diff(first)[null].any():
+            return elements_of(lists.take(pa.array(np.arange(len(lists)), mask=null)))
+    return first - first[0], lists.values.slice(int(first[0]), int(first[-1] - first[0]))
+
+
+def lists_of(
+    kind: pa.DataType, bounds: I64Array, parts: Sequence[pa.Array], null: pa.Array | None = None
+) -> pa.Array:
+    """Return lists or maps.
+
+    Args:
+        kind: Their type.
+        bounds: Where the elements of each row begin, and where those of the last one end.
+        parts: The elements, or the keys and the values.
+        null: The rows that are null; None if none is.
+    """
+    plain = kind if pa.types.is_map(kind) else pa.list_(kind.value_field)
+    valid = None
+    if null is not None:
+        bits = np.packbits(~null.to_numpy(zero_copy_only=False), bitorder="little")
+        valid = pa.py_buffer(bits)
+    buffers = [valid, pa.py_buffer(bounds.astype(np.int32))]
+    made = pa.Array.from_buffers(plain, len(bounds) - 1, buffers, children=[_inner(kind, parts)])
+    return made if plain == kind else made.cast(kind)
+
+
+def same_lists(kind: pa.DataType, lists: pa.Array, parts: Sequence[pa.Array]) -> pa.Array:
+    """Return lists, or maps, of the same bounds and nulls with other content.
+
+    Args:
+        kind: Their new type.
+        lists: Lists of 32-bit offsets, or maps.
+        parts: What is to be their `values`, or their `keys` and `items`.
+    """
+    buffers, content = lists.buffers()[:2], _inner(kind, parts)
+    return pa.Array.from_buffers(
+        kind, len(lists), buffers, lists.null_count, lists.offset, children=[content]
+    )
+
+
+def _inner(kind: pa.DataType, parts: Sequence[pa.Array]) -> pa.Array:
+    """Return the elements of lists, or the entries of maps."""
+    if not pa.types.is_map(kind):
+        return parts[0]
+    return pa.StructArray.from_arrays(parts, fields=[kind.key_field, kind.item_field])
+
+
+def struct_column(kind: pa.DataType, columns: Sequence[pa.Array], like: pa.Array) -> pa.Array:
+    """Return a struct of these columns, null where `like` is null."""
+    mask = like.is_null() if like.null_count else None
+    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
