@@ -192,7 +192,7 @@ class _Metadata(msgspec.Struct, rename="kebab"):
     store_name: str
 
 
-class _Index(msgspec.Struct):
+class _WrittenIndex(msgspec.Struct):
     created: int = field(name="creation-time-millis")
     metadata: _Metadata = field(name="snapshot-metadata")
     directory: DirIndex = field(name="dir-index")
@@ -203,7 +203,7 @@ def write_snapshot_index(index: SnapshotIndex) -> bytes:
     """Return the bytes of a snapshot index."""
     of = index.metadata
     metadata = _Metadata(str(of.checkpoint), of.job_name, of.job_id, of.task, of.store)
-    return to_json(_Index(index.created, metadata, index.directory, index.previous))
+    return to_json(_WrittenIndex(index.created, metadata, index.directory, index.previous))
 
 
 def read_snapshot_index(data: bytes, place: str = "a snapshot index") -> SnapshotIndex:
@@ -213,7 +213,7 @@ def read_snapshot_index(data: bytes, place: str = "a snapshot index") -> Snapsho
         CheckpointRecordError: The bytes are not a snapshot index.
     """
 
-    def build(index: _Index) -> SnapshotIndex:
+    def build(index: _WrittenIndex) -> SnapshotIndex:
         of = index.metadata
         metadata = SnapshotMetadata(
             CheckpointId.parse(of.checkpoint_id), of.job_name, of.job_id, of.task_name,
@@ -222,4 +222,4 @@ def read_snapshot_index(data: bytes, place: str = "a snapshot index") -> Snapsho
         previous = None if index.previous is None else str(index.previous)
         return SnapshotIndex(index.created, metadata, index.directory, previous)
 
-    return read_record(data, _Index, place, build)
+    return read_record(data, _WrittenIndex, place, build)
