@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from statelake.state_core.column_names import column_path, field_name
 from statelake.state_core.errors import EncodeError, StateError
 from statelake.state_core.formats.layout.conforming import conform, to_millis
+from statelake.state_core.nested import is_list
 
 CONSTANT = "constant"
 TIMES = ("ttl", "timestamp")
@@ -349,7 +350,9 @@ def _by_columns(value: Any, wanted: pa.DataType) -> Any:
             raise ValueError(f"no field {unknown[0]!r} in the type")
         held = [(columns[name], each) for name, each in value.items()]
         return {field.name: _by_columns(each, field.type) for field, each in held}
-    if pa.types.is_list(wanted) and isinstance(value, list):
+    if pa.types.is_map(wanted) and isinstance(value, dict):
+        return {key: _by_columns(each, wanted.item_type) for key, each in value.items()}
+    if is_list(wanted) and isinstance(value, list):
         return [_by_columns(each, wanted.value_type) for each in value]
     return value
 

@@ -47,6 +47,7 @@ from statelake.state_core.model.snapshot import (
     lost_entries,
     state_title,
 )
+from statelake.state_core.nested import parts_of
 from statelake.state_core.printable import (
     LONGEST,
     Table,
@@ -243,11 +244,10 @@ def _renamed(columns: Iterable[pa.Field], before: str = "") -> Iterator[tuple[st
 
 def _fields_of(kind: pa.DataType) -> list[pa.Field]:
     """Return what a POJO, a tuple or a row has, be it in a list or a map."""
+    fields = [field for _, field in parts_of(kind)]
     if pa.types.is_struct(kind):
-        return list(kind)
-    if pa.types.is_map(kind):
-        return _fields_of(kind.key_type) + _fields_of(kind.item_type)
-    return _fields_of(kind.value_type) if pa.types.is_nested(kind) else []
+        return fields
+    return [below for field in fields for below in _fields_of(field.type)]
 
 
 def _type_text(kind: pa.DataType) -> str:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from statelake.pipelines.bootstrap.bootstrap_columns import _by_columns
 from statelake.pipelines.keys import _holds_less
 from statelake.pipelines.lake.catalog.catalog_rows import without_views
 from statelake.pipelines.lake.share.ciphers import Cipher
@@ -21,6 +22,7 @@ from statelake.pipelines.lake.tables.delta_commit import _has_time_without_zone
 from statelake.pipelines.lake.tables.parquet_bounds import _leaf_paths
 from statelake.pipelines.lake.tables.table_rows import _renamed_type
 from statelake.pipelines.shown import from_plain, plain
+from statelake.state_core.column_names import struct_of
 from statelake.state_core.formats.layout.conforming import conform
 from statelake.state_core.model.finding import Sought, _paths_in
 from statelake.state_core.nested import elements_of, leaf_types, leaves
@@ -230,6 +232,20 @@ def test_views_below_lists_and_maps() -> None:
             continue  # no catalog has these
         viewed = pa.table({"value": pa.nulls(1, nested(shape, pa.binary_view()))})
         assert without_views(viewed).schema.field(0).type == nested(shape, pa.binary()), shape
+
+
+@pytest.mark.parametrize("around", ["list", "large list", "list of two", "map to"])
+def test_constants_below_lists_and_maps(around: str) -> None:
+    """Fields of a constant get their columns, and a field that is not there is refused."""
+    kind = AROUND[around](struct_of(["id", "ID"], [pa.int8(), pa.int8()]))
+    for value, column in (({"id": 1, "ID": 2}, {"id": 1, "ID_2": 2}), ({"no": 1}, None)):
+        several: Any = {"a": value} if around == "map to" else [value, value]
+        if column is None:
+            with pytest.raises(ValueError, match="no field 'no'"):
+                _by_columns(several, kind)
+        else:
+            made = pa.array([_by_columns(several, kind)], kind).to_pylist()[0]
+            assert made == ([("a", column)] if around == "map to" else [column, column])
 
 
 def test_columns_of_parquet() -> None:

@@ -35,10 +35,11 @@ def with_columns_of(columns: pa.Schema, wanted: pa.Schema) -> pa.Schema:
 def _merged(kind: pa.DataType, wanted: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind) and pa.types.is_struct(wanted):
         return pa.struct(list(with_columns_of(pa.schema(list(kind)), pa.schema(list(wanted)))))
-    if pa.types.is_list(kind) and pa.types.is_list(wanted):
-        value = kind.value_field
-        return pa.list_(value.with_type(_merged(value.type, wanted.value_type)))
-    return kind
+    parts, others = parts_of(kind), parts_of(wanted)
+    if kind.id != wanted.id or not parts:
+        return kind
+    pairs = zip(parts, others, strict=True)
+    return with_types(kind, [_merged(field.type, other.type) for (_, field), (_, other) in pairs])
 
 
 def without_views(rows: pa.Table) -> pa.Table:

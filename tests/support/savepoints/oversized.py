@@ -246,17 +246,6 @@ def runs(entries: Sequence[tuple[int, bytes, bytes]], group: int = 0, prefix: in
     return b"".join(parts) + b"\xff\xff"
 
 
-def heap_file(
-    state: StateMetaInfo, count: int, body: bytes, key: bytes = STRING
-) -> tuple[bytes, int]:
-    """A file in the heap backend's own format, of one state in key group 0."""
-    out = DataOutput()
-    write_keyed_header(KeyedHeader(False, entry(key), (state,)), out)
-    offset = len(out)
-    out.write_bytes(i32(0) + struct.pack(">h", 0) + i32(count) + body)
-    return out.to_bytes(), offset
-
-
 def broadcast(name: str, key: bytes, value: bytes) -> StateMetaInfo:
     """A broadcast state."""
     return StateMetaInfo(
@@ -665,11 +654,6 @@ def _(to: Path) -> None:
     """Frames in frames: each level is copied out of the one around it."""
     inner = pojo_of((f"f{i}", INT) for i in range(20_000))
     put_value(to, nest(lambda value: pojo_of([("a", value)]), 50, inner), b"\1")
-
-
-def zero_length_elements() -> bytes:
-    """A type that takes no bytes."""
-    return avro('"null"')
 
 
 case("list-of-nothing")(lambda to: put_value(to, list_of(avro('"null"')), i32(2**31 - 1)))
