@@ -15,9 +15,6 @@ from statelake.pipelines.requests.request import asks
 from statelake.state_core.errors import NotFoundError
 from statelake.state_core.printable import printable
 
-# each operation is imported when it is first used
-# ruff: noqa: PLC0415
-
 if TYPE_CHECKING:
     from statelake.pipelines.api.jobs import Job
     from statelake.state_core.runtime.commit import CheckpointLog, StateBackendFactory

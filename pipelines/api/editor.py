@@ -12,9 +12,6 @@ from typing_extensions import Self
 from statelake.state_core.errors import DeclarationError
 from statelake.state_core.printable import printable
 
-# each operation is imported when it is first used
-# ruff: noqa: PLC0415
-
 if TYPE_CHECKING:
     from statelake.pipelines.api.snapshots import LakeSnapshot
     from statelake.pipelines.lake.edit.edit_results import EditResult

@@ -32,9 +32,6 @@ from statelake.pipelines.requests.request import Request, takes
 from statelake.pipelines.requests.savepoints import Compress, ReadSavepoint
 from statelake.pipelines.requests.shared import NewSavepoint, Reading, TypedReading
 
-# each operation is imported when it is first used: who reads a state needs no DuckDB
-# ruff: noqa: PLC0415
-
 if TYPE_CHECKING:
     from statelake.pipelines.bootstrap.bootstrapping import BootstrapResult
     from statelake.pipelines.find.growth import Growth

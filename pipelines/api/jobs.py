@@ -28,9 +28,6 @@ from statelake.pipelines.requests.request import asks
 from statelake.state_core.errors import DeclarationError, NotFoundError, StateError
 from statelake.state_core.printable import printable
 
-# each operation is imported when it is first used: who reads a state needs no DuckDB
-# ruff: noqa: PLC0415
-
 if TYPE_CHECKING:
     from statelake.pipelines.api.checkpoints import Checkpoints
     from statelake.pipelines.api.lake import Lake

@@ -19,9 +19,6 @@ from statelake.state_core.errors import StateError
 from statelake.state_core.files.storage_options import with_storage_options
 from statelake.state_core.printable import printable
 
-# each operation is imported when it is first used: who reads a state needs no DuckDB
-# ruff: noqa: PLC0415
-
 if TYPE_CHECKING:
     from statelake.pipelines.api.jobs import Job
     from statelake.pipelines.api.plans import Erasure

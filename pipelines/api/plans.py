@@ -6,9 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-# each operation is imported when it is first used
-# ruff: noqa: PLC0415
-
 if TYPE_CHECKING:
     from statelake.pipelines.api.jobs import Job
     from statelake.pipelines.engine import Progress

@@ -22,9 +22,6 @@ from statelake.pipelines.requests.shared import Sharing
 from statelake.state_core.formats.reader import Snapshot
 from statelake.state_core.model.snapshot import Operator
 
-# each operation is imported when it is first used: who reads a state needs no DuckDB
-# ruff: noqa: PLC0415
-
 if TYPE_CHECKING:
     from statelake.pipelines.api.editor import SnapshotEditor
     from statelake.pipelines.api.jobs import Job

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from typing import Literal
 
 import click
@@ -18,8 +19,11 @@ from statelake.pipelines.cli.main import statelake
 from statelake.pipelines.cli.options import request_options
 from statelake.pipelines.live.requests import Drill
 from statelake.pipelines.orchestration.requests import settings_of
+from statelake.pipelines.requests.edit import Edit
+from statelake.pipelines.requests.imports import ImportSnapshot
 from statelake.pipelines.requests.request import Request, asks, option, options_of
 from statelake.pipelines.requests.savepoints import Export
+from statelake.pipelines.requests.shared import Reading
 from statelake.state_core.errors import DeclarationError, EncodeError
 from statelake.state_core.files.compression import COMPRESSION_KEY
 
@@ -173,6 +177,31 @@ def test_values_with_keys_are_texts_or_a_mapping() -> None:
         assert Export("/sp", conf=conf).conf == {COMPRESSION_KEY: "true"}  # type: ignore[arg-type]
     with pytest.raises(EncodeError, match="--conf: 'x' is not of the form KEY=VALUE"):
         Export("/sp", conf=["x"])  # type: ignore[arg-type]
+
+
+def test_a_key_and_its_value_are_two_words_or_a_mapping() -> None:
+    """A key that is given twice is refused; the value is parsed as any text."""
+
+    @click.command()
+    @request_options(Edit)
+    def edit(request: Edit) -> None:
+        click.echo(f"{request.rename_uid} {request.expire}")
+
+    words = ["--rename-uid", "a", "b", "--rename-uid", "c", "d", "--expire", "a/x", "1d"]
+    output = CliRunner().invoke(edit, words).output
+    assert output.strip() == f"{{'a': 'b', 'c': 'd'}} {Edit(expire={'a/x': '1d'}).expire}"  # type: ignore[dict-item]
+    assert Edit(expire={"a/x": timedelta(days=1)}) == Edit(expire=[("a/x", "1d")])  # type: ignore[arg-type]
+    with pytest.raises(DeclarationError, match="--rename-uid names a twice: give it once"):
+        Edit(rename_uid=[("a", "b"), ("a", "c")])  # type: ignore[arg-type]
+
+
+def test_what_is_not_usual_is_declared_by_a_field_or_its_class() -> None:
+    """A class says it of its own fields alone."""
+    more = {each.name for each in options_of(Export) if each.more}
+    assert {"seed", "metadata_version", "conf"} <= more
+    assert not {"to", "parallelism", "sample", "mask"} & more
+    assert {each.name for each in options_of(ImportSnapshot) if not each.more} >= {"note", "taken"}
+    assert all(each.more for each in options_of(Reading))
 
 
 def test_a_choice_and_a_bound_hold_in_python_too() -> None:

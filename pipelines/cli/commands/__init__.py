@@ -27,7 +27,7 @@
 `spark`              what a cluster of Spark's needs of statelake
 `warm`               kernels compiled ahead
 `demo`               the guided tour
-`terminal`           their output; `plugins`, the option that several share; `times`
+`terminal`           their output; `plugins`, the option that several share
 ===================  ================================================================
 
 Each reads options, calls the library, and prints. A new command is a module here and a line in

@@ -11,14 +11,16 @@ import statelake as sl
 from statelake.pipelines.cli.commands.flink.connecting import connected
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show, tell
-from statelake.pipelines.cli.commands.times import parse_since
 from statelake.pipelines.cli.options import Parsed, answer, configured_option, request_options
 from statelake.pipelines.cli.settings import FILE, is_trusted
 from statelake.pipelines.find.path_map import PathMap
 from statelake.pipelines.live.requests import FindOrphans
 from statelake.pipelines.requests.find import Copying, FindSnapshots
+from statelake.pipelines.requests.shared import parse_time
 from statelake.state_core.errors import DeclarationError
 from statelake.state_core.printable import printable
+
+DIGITS_OF_A_DATE = 8  # 20261120
 
 
 @click.command()
@@ -70,13 +72,19 @@ def scan(
     answer(yes=bool(found.snapshots))
 
 
+def _since(text: str) -> int | datetime:
+    """Parse a checkpoint's id, or a point in time: `42`, `2026-11-20`."""
+    is_id = text.isascii() and text.isdigit() and len(text) < DIGITS_OF_A_DATE
+    return int(text) if is_id else parse_time(text)
+
+
 @click.command()
 @click.argument("snapshot")
 @click.argument("dest")
 @click.option("--all", "every", is_flag=True, help="SNAPSHOT is the directory of a job's chk-N.")
 @click.option(
     "--since",
-    type=Parsed("id or time", parse_since),
+    type=Parsed("id or time", _since),
     metavar="ID|TIME",
     help="With --all only checkpoints from there on.",
 )

@@ -19,7 +19,6 @@ from statelake.pipelines.cli.commands.terminal import (
     progress_bar,
     tell,
 )
-from statelake.pipelines.cli.commands.times import parse_ages
 from statelake.pipelines.cli.options import (
     NamedSnapshot,
     Parsed,
@@ -30,6 +29,7 @@ from statelake.pipelines.cli.options import (
 )
 from statelake.pipelines.keys import weights_json
 from statelake.pipelines.requests.reading import HeavyKeys
+from statelake.pipelines.requests.shared import parse_age
 from statelake.pipelines.shown import plain
 
 if TYPE_CHECKING:
@@ -39,10 +39,15 @@ LONGEST_KEY = 200
 SHOWN_STATES = 200  # for people; --json has all
 
 
+def _ages(text: str) -> dict[str, timedelta]:
+    """Parse several durations, by their texts: `1d,7d`."""
+    return {each.strip(): parse_age(each) for each in text.split(",")}
+
+
 @click.command()
 @typed_source_options
 @request_options(HeavyKeys)
-@click.option("--ttl", type=Parsed("durations", parse_ages), metavar="TTL[,TTL...]",
+@click.option("--ttl", type=Parsed("durations", _ages), metavar="TTL[,TTL...]",
               help="Show how much would be deleted at these times to live: 1d,7d.")  # fmt: skip
 @plugins_option
 @json_option
