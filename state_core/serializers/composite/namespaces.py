@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from statelake.state_core.errors import EncodeError
@@ -64,11 +65,7 @@ class SingletonSerializer(TypeSerializer):
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Write a byte 0 for every present row."""
-        rows = target.position
-        if target.present.size:
-            rows = rows[target.present != 0]
-        target.out[rows] = 0
-        target.position += target.present if target.present.size else 1
+        target.write_zeros(np.ones(len(values), np.bool_), 1)
 
 
 class VoidNamespaceSerializer(SingletonSerializer):

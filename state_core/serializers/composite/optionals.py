@@ -32,9 +32,9 @@ from statelake.state_core.serializers.framework.columns import (
     arrow_buffer,
     fixed_sizes,
     null_rows,
-    present_rows,
     require_values,
     struct_array,
+    written_rows,
 )
 from statelake.state_core.serializers.framework.compatibility import (
     Compatibility,
@@ -105,13 +105,10 @@ class NullableSerializer(TypeSerializer):
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Return the size of the flag and of the value or the padding."""
-        valid = present_rows(values)
-        there = fixed_sizes(len(values), 1, present)
-        if valid.size == 0:
-            return there + self.value.sizes(values, present)
-        kept = valid if present.size == 0 else valid & present
-        own: I64Array = there * (1 + self.padding * (valid == 0))
-        return own + self.value.sizes(values, kept)
+        own = fixed_sizes(len(values), 1, present)
+        if self.padding:
+            own *= 1 + self.padding * null_rows(values)
+        return own + self.value.sizes(values, written_rows(values, present))
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Write the null flag, and the value or zeros."""

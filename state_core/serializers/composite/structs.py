@@ -6,7 +6,7 @@ Source: `org.apache.flink.api.java.typeutils.runtime` (`TupleSerializer`, `Tuple
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, reduce
 from typing import Any
 
@@ -162,12 +162,16 @@ class TupleSerializer(StructSerializer):
 
     def hash_code(self, value: Any) -> int:
         """Return the hash code of a tuple, from those of its fields."""
-        fields = zip(self.parts, self._by_position(value), strict=True)
-        return self._combined(self._field_code(part, field) for part, field in fields)
+        return self._combined(self._codes(value))
 
     def hash_code_at(self, source: DataInput) -> int:
         """Return the hash code of the next tuple, from the bytes of its fields."""
         return self._combined(self._field_code_at(part, source) for part in self.parts)
+
+    def _codes(self, value: Any) -> Iterator[int]:
+        """Yield the hash code of each field: none where the tuple's own is not known."""
+        for part, field in zip(self.parts, self._by_position(value), strict=True):
+            yield self._field_code(part, field)
 
     def _field_code(self, part: TypeSerializer, value: Any) -> int:
         """Return the hash code of a field; 0 for null."""

@@ -34,6 +34,9 @@ BUILT_IN = {
         "org.apache.flink.runtime.state.v2.ttl.TtlStateFactory$TtlSerializerSnapshot",
         "org.apache.flink.streaming.api.operators.TimerSerializerSnapshot",
     ),
+    "statelake.state_core.serializers.basic.enums": (
+        "org.apache.flink.api.common.typeutils.base.EnumSerializer$EnumSerializerSnapshot",
+    ),
     "statelake.state_core.serializers.avro.serializer": (
         "org.apache.flink.formats.avro.typeutils.AvroSerializerSnapshot",
         "org.apache.flink.formats.avro.typeutils.AvroSerializer$AvroSchemaSerializerConfigSnapshot",
@@ -41,9 +44,6 @@ BUILT_IN = {
     "statelake.state_core.serializers.basic.big_numbers": (
         "org.apache.flink.api.common.typeutils.base.BigIntSerializer$BigIntSerializerSnapshot",
         "org.apache.flink.api.common.typeutils.base.BigDecSerializer$BigDecSerializerSnapshot",
-    ),
-    "statelake.state_core.serializers.basic.enums": (
-        "org.apache.flink.api.common.typeutils.base.EnumSerializer$EnumSerializerSnapshot",
     ),
     "statelake.state_core.serializers.basic.times": (
         "org.apache.flink.api.common.typeutils.base.DateSerializer$DateSerializerSnapshot",

@@ -36,25 +36,14 @@ UNCOMPARED = "flink-scala-api would take it, and read the old bytes as the new t
 DEFAULTS = "flink-scala-api takes it if the class has defaults for the fields that were added"
 
 
-class PartsSnapshot(CompositeTypeSerializerSnapshot):
-    """A few texts, then the snapshots of the parts, without more.
+class KeptVersionSnapshot(CompositeTypeSerializerSnapshot):
+    """A snapshot that is written in the version in which it was read.
 
     Attributes:
-        texts: The number of texts.
-        parts: The number of parts.
         without_versions: The version in which the parts have no versions; 0 if they always have.
-        words: The texts.
     """
 
-    versions = range(1, 2)
-    texts: ClassVar[int] = 0
-    parts: ClassVar[int] = 0
-    nested_names: ClassVar[tuple[str, ...]] = ("value",)
     without_versions: ClassVar[int] = 0
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.words: tuple[str, ...] = ()
 
     @property
     def written_version(self) -> int:
@@ -65,6 +54,25 @@ class PartsSnapshot(CompositeTypeSerializerSnapshot):
     def unversioned(self) -> int:
         """The version in which the parts have no versions either."""
         return self.without_versions or self.current_version
+
+
+class PartsSnapshot(KeptVersionSnapshot):
+    """A few texts, then the snapshots of the parts, without more.
+
+    Attributes:
+        texts: The number of texts.
+        parts: The number of parts.
+        words: The texts.
+    """
+
+    versions = range(1, 2)
+    texts: ClassVar[int] = 0
+    parts: ClassVar[int] = 0
+    nested_names: ClassVar[tuple[str, ...]] = ("value",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: tuple[str, ...] = ()
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
         """Read the texts and the parts."""

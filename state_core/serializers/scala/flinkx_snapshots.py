@@ -15,10 +15,7 @@ from statelake.state_core.serializers.framework.compatibility import (
     incompatible,
 )
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
-from statelake.state_core.serializers.framework.registry import (
-    register,
-    registered_class,
-)
+from statelake.state_core.serializers.framework.registry import register, registered_class
 from statelake.state_core.serializers.framework.snapshots import (
     CompositeTypeSerializerSnapshot,
     SimpleTypeSerializerSnapshot,
@@ -37,6 +34,7 @@ from statelake.state_core.serializers.scala.flinkx_parts import (
     CASE_CLASS,
     FLINKX,
     UNCOMPARED,
+    KeptVersionSnapshot,
     PartsSnapshot,
     read_part,
     reads_parts,
@@ -385,7 +383,7 @@ class Scala3EnumSerializerSnapshot(_SealedSnapshot):
 
 
 @register
-class CoproductSerializerSnapshot(_SealedSnapshot):
+class CoproductSerializerSnapshot(KeptVersionSnapshot, _SealedSnapshot):
     """`CoproductSerializer$CoproductSerializerSnapshot`: the types' classes, and these.
 
     Since version 3 (2.2.4) a value may be null.
@@ -393,17 +391,7 @@ class CoproductSerializerSnapshot(_SealedSnapshot):
 
     java_class = f"{FLINKX}CoproductSerializer$CoproductSerializerSnapshot"
     outer_versions = range(3, 4)
-    without_versions: ClassVar[int] = 1
-
-    @property
-    def written_version(self) -> int:
-        """The version that was read."""
-        return self.version or self.current_version
-
-    @property
-    def unversioned(self) -> int:
-        """The version in which the types have no versions either."""
-        return self.without_versions
+    without_versions = 1
 
     def read_snapshot(self, version: int, source: DataInput) -> None:
         """Read classes and types."""
