@@ -252,7 +252,7 @@ class _FixedObjects(Form):
     count: int
 
     @property
-    def kernel(self) -> tuple[int, int]:  # type: ignore[override] - of most forms it is fixed
+    def kernel(self) -> tuple[int, int]:  # type: ignore[override]  # else fixed
         """So many objects."""
         return kernels.SINGLE, self.count
 

@@ -59,7 +59,7 @@ class Simple(Form):
     limits: tuple[tuple[int, int], ...] = ()
 
     @property
-    def kernel(self) -> tuple[int, int]:  # type: ignore[override] - of most forms it is fixed
+    def kernel(self) -> tuple[int, int]:  # type: ignore[override]  # else fixed
         """A leaf, if kernels know the steps."""
         known = all(self.codecs) and "u" not in self.codecs[0]
         return (kernels.LEAF if known else kernels.UNKNOWN), 0
@@ -405,7 +405,7 @@ class _Time(Form):
     limits: tuple[tuple[int, int], ...]
 
     @property
-    def kernel(self) -> tuple[int, int]:  # type: ignore[override] - of most forms it is fixed
+    def kernel(self) -> tuple[int, int]:  # type: ignore[override]  # else fixed
         """A leaf, if kernels know the steps: not of days of any year, or of other classes."""
         simple = all(kind in PRIMITIVES for kind in self.older) and all(self.newer.codecs[1:])
         if not simple or self.limits == _MONTH_DAY_LIMITS:

@@ -26,13 +26,20 @@ from statelake.state_core.serializers.framework.opaque_values import OpaqueSeria
 from statelake.state_core.serializers.framework.plugins import forget_declarations
 from statelake.state_core.serializers.framework.registry import read_serializer_snapshot
 from statelake.state_core.serializers.kryo.containers import AVRO_ARRAY
-from statelake.state_core.serializers.kryo.decoding import KryoDecoder, declare_classes
+from statelake.state_core.serializers.kryo.decoding import (
+    KryoDecoder,
+    KryoValues,
+    declare_classes,
+)
 from statelake.state_core.serializers.kryo.graph import Item
+from statelake.state_core.serializers.kryo.java_types import JavaType
+from statelake.state_core.serializers.kryo.serializer import KryoSerializer
 from statelake.state_core.serializers.kryo.snapshot import LACKED, KryoSerializerSnapshot
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 from tests.support.savepoints.golden_cases import GOLDEN
 from tests.support.savepoints.kryo_jobs import EVENT, kryo_classes, kryo_vectors
-from tests.support.savepoints.kryo_savepoint import with_serializers
+from tests.support.savepoints.kryo_savepoint import kryo_snapshot, with_serializers
+from tests.support.serializers.serializer_columns import cursor_over, encode
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 
@@ -562,3 +569,16 @@ def test_columns_give_values_back(flink: int) -> None:
         elif decoder.encode(value) != data_of(vector):
             inexact.add(name)
     assert (inexact, none) == (INEXACT[flink], NONE_BY_FLINK[flink])
+
+
+@pytest.mark.parametrize("flink", [1, 2])
+def test_an_enum_of_the_jdk_is_a_line_of_the_table(flink: int) -> None:
+    """A unit of time is a string in a column, and comes back to its bytes."""
+    kryo = kryo_snapshot().of_class("java.time.temporal.ChronoUnit")
+    values = KryoValues(kryo.registered, KryoVersion(flink), recorded=True)
+    column = KryoSerializer(kryo.type_class, KryoDecoder(values, JavaType(kryo.type_class)))
+    mark = b"\1" if flink == 1 else b""  # only Kryo 2.24 numbers constants
+    number = values.classes.numbers[kryo.type_class] + 2
+    stored = [bytes([number]) + mark + b"\7"] * 8
+    assert column.decode(cursor_over(stored)).to_pylist() == ["HALF_DAYS"] * 8
+    assert encode(column, pa.array(["HALF_DAYS"] * 8)) == stored
