@@ -155,12 +155,17 @@ class SavepointPage(Page, SavepointPlace, PlannedReading):
     )
 
 
-class Notebook(ShownFile, Reading):
-    """A notebook that opens a lake, a directory of snapshots or one snapshot."""
+class Location(Request):
+    """Where a lake, a directory of snapshots or one snapshot is."""
 
-    to: str | os.PathLike[str] = option("The file to write.", "FILE.py", kw_only=False)
     location: str | os.PathLike[str] = given(
         "The lake, the directory, or the snapshot.", kw_only=False
     )
+
+
+class Notebook(ShownFile, Location, Reading):
+    """A notebook that opens a lake, a directory of snapshots or one snapshot."""
+
+    to: str | os.PathLike[str] = option("The file to write.", "FILE.py", kw_only=False)
     snapshot: str = option("The snapshot that is chosen at first.", default="")
     job: str = given("The job of a lake that is chosen at first.", default="")
