@@ -153,3 +153,11 @@ class SavepointPage(Page, SavepointPlace, PlannedReading):
     progress: Progress | None = given(
         "Called with (done, total) after each operator.", default=None
     )
+
+
+class Location(Request):
+    """Where a lake, a directory of snapshots or one snapshot is."""
+
+    location: str | os.PathLike[str] = given(
+        "The lake, the directory, or the snapshot.", kw_only=False
+    )

@@ -204,6 +204,19 @@ def test_what_is_not_usual_is_declared_by_a_field_or_its_class() -> None:
     assert all(each.more for each in options_of(Reading))
 
 
+def test_places_come_in_the_order_of_the_command() -> None:
+    """What is read stands before what is written, whichever classes a request is made of."""
+    orders = {
+        sl.notebook: ["location", "to"], sl.report: ["savepoint", "to"],
+        sl.compress: ["savepoint", "to", "compression"], sl.diff: ["earlier", "later"],
+        sl.upgrade: ["savepoint", "to", "to_flink"], sl.in_temporary_lake: ["savepoint", "to"],
+        sl.sql_upgrade: ["savepoint", "to", "old_plan", "new_plan"],
+    }  # fmt: skip
+    for function, order in orders.items():
+        taken = inspect.signature(function).parameters.values()
+        assert [each.name for each in taken if each.kind is not each.KEYWORD_ONLY] == order
+
+
 def test_a_choice_and_a_bound_hold_in_python_too() -> None:
     """Not only the command refuses what an option can't be."""
     with pytest.raises(DeclarationError, match="--compression is 'gzip', and must be one of snap"):
