@@ -33,36 +33,36 @@ _DIGITS = re.compile(r"\d{1,10}", re.ASCII)
 _Number = Annotated[str, matching(r"\d{1,10}")]
 
 
-class _Key(msgspec.Struct):
+class _KeyJson(msgspec.Struct):
     grouper: str = field(name="systemstreampartition-grouper-factory")
     task: str = field(name="taskName")
     type: str
 
 
-class _Offset(msgspec.Struct):
+class _OffsetJson(msgspec.Struct):
     system: str
     partition: _Number
     offset: str | None
     stream: str
 
 
-class _Checkpoint(msgspec.Struct):
+class _CheckpointJson(msgspec.Struct):
     id: str = field(name="checkpoint-id")
     inputs: dict[str, str] = field(name="input-offsets")
     markers: dict[str, dict[str, str]] = field(name="state-checkpoint-markers")
     version: Any = CheckpointV2.version
 
 
-class _Partition(msgspec.Struct, rename="camel"):
+class _PartitionJson(msgspec.Struct, rename="camel"):
     system: str
     partition: int
     stream: str
     key_bucket: int = -1
 
 
-class _Marker(msgspec.Struct):
+class _MarkerJson(msgspec.Struct):
     version: Any
-    changelog: _Partition = field(name="changelog-ssp")
+    changelog: _PartitionJson = field(name="changelog-ssp")
     offset: str | None = field(name="changelog-offset")
 
 
@@ -92,7 +92,7 @@ def read_record(data: bytes | str, kind: type[_T], what: str, build: Callable[[_
 
 def write_key(key: CheckpointLogKey) -> bytes:
     """Return the bytes of a record's key."""
-    return to_json(_Key(key.grouper, key.task, key.type))
+    return to_json(_KeyJson(key.grouper, key.task, key.type))
 
 
 def read_key(data: bytes) -> CheckpointLogKey:
@@ -103,7 +103,7 @@ def read_key(data: bytes) -> CheckpointLogKey:
     """
     return read_record(
         data,
-        _Key,
+        _KeyJson,
         "the key of a checkpoint record",
         lambda key: CheckpointLogKey(key.grouper, key.task, key.type),
     )
@@ -112,7 +112,9 @@ def read_key(data: bytes) -> CheckpointLogKey:
 def write_checkpoint_v1(checkpoint: CheckpointV1) -> bytes:
     """Return the bytes of a record of version 1."""
     offsets = checkpoint.offsets.items()
-    return to_json({str(p): _Offset(p.system, str(p.partition), at, p.stream) for p, at in offsets})
+    return to_json(
+        {str(p): _OffsetJson(p.system, str(p.partition), at, p.stream) for p, at in offsets}
+    )
 
 
 def read_checkpoint_v1(data: bytes) -> CheckpointV1:
@@ -122,7 +124,7 @@ def read_checkpoint_v1(data: bytes) -> CheckpointV1:
         CheckpointRecordError: The bytes are not such a record.
     """
 
-    def build(offsets: dict[str, _Offset]) -> CheckpointV1:
+    def build(offsets: dict[str, _OffsetJson]) -> CheckpointV1:
         return CheckpointV1(
             {
                 SystemStreamPartition(at.system, at.stream, int(at.partition)): at.offset
@@ -130,7 +132,7 @@ def read_checkpoint_v1(data: bytes) -> CheckpointV1:
             }
         )
 
-    return read_record(data, dict[str, _Offset], "a checkpoint record of version 1", build)
+    return read_record(data, dict[str, _OffsetJson], "a checkpoint record of version 1", build)
 
 
 def write_checkpoint_v2(checkpoint: CheckpointV2) -> bytes:
@@ -138,7 +140,7 @@ def write_checkpoint_v2(checkpoint: CheckpointV2) -> bytes:
     offsets = checkpoint.input_offsets.items()
     inputs = {f"{p.system}.{p.stream}.{p.partition}": at for p, at in offsets}
     markers = {factory: dict(stores) for factory, stores in checkpoint.markers.items()}
-    return to_json(_Checkpoint(str(checkpoint.id), inputs, markers))
+    return to_json(_CheckpointJson(str(checkpoint.id), inputs, markers))
 
 
 def read_checkpoint_v2(data: bytes) -> CheckpointV2:
@@ -148,18 +150,18 @@ def read_checkpoint_v2(data: bytes) -> CheckpointV2:
         CheckpointRecordError: The bytes are not such a record.
     """
 
-    def build(record: _Checkpoint) -> CheckpointV2:
+    def build(record: _CheckpointJson) -> CheckpointV2:
         inputs = {_partition(name): offset for name, offset in record.inputs.items()}
         return CheckpointV2(CheckpointId.parse(record.id), inputs, record.markers)
 
-    return read_record(data, _Checkpoint, "a checkpoint record of version 2", build)
+    return read_record(data, _CheckpointJson, "a checkpoint record of version 2", build)
 
 
 def write_changelog_marker(marker: ChangelogMarker) -> str:
     """Return the marker of a changelog, as in a record of version 2."""
     at = marker.changelog
-    changelog = _Partition(at.system, at.partition, at.stream, at.key_bucket)
-    return to_json(_Marker(MARKER_VERSION, changelog, marker.offset)).decode("utf-8")
+    changelog = _PartitionJson(at.system, at.partition, at.stream, at.key_bucket)
+    return to_json(_MarkerJson(MARKER_VERSION, changelog, marker.offset)).decode("utf-8")
 
 
 def read_changelog_marker(text: str) -> ChangelogMarker:
@@ -169,12 +171,12 @@ def read_changelog_marker(text: str) -> ChangelogMarker:
         CheckpointRecordError: The text is not a marker.
     """
 
-    def build(marker: _Marker) -> ChangelogMarker:
+    def build(marker: _MarkerJson) -> ChangelogMarker:
         at = marker.changelog
         changelog = SystemStreamPartition(at.system, at.stream, at.partition, at.key_bucket)
         return ChangelogMarker(changelog, marker.offset)
 
-    return read_record(text, _Marker, "the marker of a changelog", build)
+    return read_record(text, _MarkerJson, "the marker of a changelog", build)
 
 
 def changelog_markers(checkpoint: CheckpointV2) -> dict[str, ChangelogMarker]:

@@ -184,7 +184,7 @@ def successor(files: Mapping[str, FileIndex], before: DirIndex, name: str = ROOT
     )
 
 
-class _Metadata(msgspec.Struct, rename="kebab"):
+class _MetadataJson(msgspec.Struct, rename="kebab"):
     checkpoint_id: str
     job_name: str
     job_id: str
@@ -192,9 +192,9 @@ class _Metadata(msgspec.Struct, rename="kebab"):
     store_name: str
 
 
-class _WrittenIndex(msgspec.Struct):
+class _IndexJson(msgspec.Struct):
     created: int = field(name="creation-time-millis")
-    metadata: _Metadata = field(name="snapshot-metadata")
+    metadata: _MetadataJson = field(name="snapshot-metadata")
     directory: DirIndex = field(name="dir-index")
     previous: Any = field(name="prev-snapshot-index-blob-id", default=None)
 
@@ -202,8 +202,8 @@ class _WrittenIndex(msgspec.Struct):
 def write_snapshot_index(index: SnapshotIndex) -> bytes:
     """Return the bytes of a snapshot index."""
     of = index.metadata
-    metadata = _Metadata(str(of.checkpoint), of.job_name, of.job_id, of.task, of.store)
-    return to_json(_WrittenIndex(index.created, metadata, index.directory, index.previous))
+    metadata = _MetadataJson(str(of.checkpoint), of.job_name, of.job_id, of.task, of.store)
+    return to_json(_IndexJson(index.created, metadata, index.directory, index.previous))
 
 
 def read_snapshot_index(data: bytes, place: str = "a snapshot index") -> SnapshotIndex:
@@ -213,7 +213,7 @@ def read_snapshot_index(data: bytes, place: str = "a snapshot index") -> Snapsho
         CheckpointRecordError: The bytes are not a snapshot index.
     """
 
-    def build(index: _WrittenIndex) -> SnapshotIndex:
+    def build(index: _IndexJson) -> SnapshotIndex:
         of = index.metadata
         metadata = SnapshotMetadata(
             CheckpointId.parse(of.checkpoint_id), of.job_name, of.job_id, of.task_name,
@@ -222,4 +222,4 @@ def read_snapshot_index(data: bytes, place: str = "a snapshot index") -> Snapsho
         previous = None if index.previous is None else str(index.previous)
         return SnapshotIndex(index.created, metadata, index.directory, previous)
 
-    return read_record(data, _WrittenIndex, place, build)
+    return read_record(data, _IndexJson, place, build)
