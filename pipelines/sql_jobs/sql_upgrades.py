@@ -12,15 +12,14 @@ from typing import Any
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.change.sql_operators import Identity, with_numbers_of
 from statelake.pipelines.lake.change.sql_upgrading import (
     OLD,
-    Identity,
     NoUids,
     OperatorUpgrade,
     SqlUpgradePlan,
     plan_sql_upgrade,
     upgrade_sql,
-    with_numbers_of,
 )
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.pipelines.requests.changes import CheckSql, UpgradeSql
@@ -32,7 +31,8 @@ from statelake.state_core.errors import (
     NotFoundError,
 )
 from statelake.state_core.formats import open_snapshot
-from statelake.state_core.plans.matching import Fate, match_plans
+from statelake.state_core.plans.matches import Fate
+from statelake.state_core.plans.matching import match_plans
 from statelake.state_core.plans.plan import read_plan
 from statelake.state_core.plans.states import NodeStates
 from statelake.state_core.plans.unaided import Unaided, flink_unaided

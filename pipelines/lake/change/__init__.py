@@ -7,8 +7,9 @@
 `field_words`       the same in words: fields added, renamed, dropped
 `kryo_upgrading`    what Flink 1's Kryo wrote, for Flink 2
 `sql_upgrading`     Flink SQL's state, for a changed query
+`sql_operators`     which of its operators are which nodes of a plan
 `folding`           new columns of an aggregate, computed from the rows that another node holds
-`sql_rows`          rows of one key merged, and rows of which typed columns say all
+`sql_rows`          the transform of its rows: columns, keys, and rows that become one
 ==================  ===============================================================
 
 All of it works with the transforms of `edit/`.

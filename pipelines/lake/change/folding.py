@@ -18,13 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelake.pipelines.lake.change.sql_rows import (
+    COLUMNS,
+    COUNTS,
     constant,
+    first_rows,
     grouped,
     merged_column,
-    merged_counts,
+    merged_rows,
 )
 from statelake.pipelines.lake.edit.key_group_layout import KeyGroupLayout
-from statelake.pipelines.lake.edit.pieces import Piece, Rows
+from statelake.pipelines.lake.edit.pieces import Parts, Piece, Rows, Staged, parts_by_piece
 from statelake.pipelines.lake.edit.rewriting import (
     STAGED,
     TableRewriter,
@@ -32,13 +35,10 @@ from statelake.pipelines.lake.edit.rewriting import (
     piece_of,
     slices_of,
 )
-from statelake.pipelines.lake.tables.data_files import write_row_groups
 from statelake.pipelines.lake.tables.file_spans import KEY_GROUP, FileSpan
 from statelake.pipelines.lake.tables.names import new_folder
-from statelake.pipelines.lake.tables.operator_tables import NO_PARTITION
-from statelake.pipelines.lake.tables.records import DataFile, by_span
+from statelake.pipelines.lake.tables.records import by_span
 from statelake.pipelines.lake.tables.table_rows import TableRows, open_data_file
-from statelake.pipelines.lake.tables.tables import table_directory
 from statelake.pipelines.times import phase
 from statelake.state_core.errors import EncodeError, IncompatibleError, StateError
 from statelake.state_core.formats.layout.keyed_layout import (
@@ -53,15 +53,12 @@ from statelake.state_core.formats.writing.unified_encode import StateRows, key_b
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.plans.data_views import EMPTY_VIEW, EXTREMES
 from statelake.state_core.plans.expressions import Emits, Expression, StoredColumn, evaluated
-from statelake.state_core.plans.folds import Fold
-from statelake.state_core.plans.states import MAX_DECIMAL, Added, ValuePlace
+from statelake.state_core.plans.matches import Fold
+from statelake.state_core.plans.states import MAX_DECIMAL, Added
 from statelake.state_core.serializers.framework.columns import I64Array
 
-COLUMNS = {ValuePlace.KEY: KEY, ValuePlace.USER_KEY: USER_KEY, ValuePlace.VALUE: VALUE}
 COUNT = Added("count", -1)
 BLOCK = 1 << 20  # rows of a join that are made at a time
-# of each new piece the files that have rows of it, and the row group
-Parts: TypeAlias = "tuple[tuple[tuple[DataFile, int], ...], ...]"
 # what rows come to by group, in the order of key groups; and each view's entries
 Folded: TypeAlias = "tuple[pa.Table, list[StateRows]]"
 _WITHOUT = (
@@ -135,9 +132,6 @@ class FoldTask:
     prefix: str
 
 
-Staged: TypeAlias = "tuple[DataFile, list[int]] | None"
-
-
 def stage_folded(
     rewriter: TableRewriter,
     upgrade: FoldUpgrade,
@@ -145,7 +139,7 @@ def stage_folded(
     target: KeyGroupLayout,
     views: Sequence[KeyGroupLayout],
     pieces: Sequence[Piece],
-) -> tuple[Parts, list[Parts]]:
+) -> tuple[tuple[Parts, ...], list[tuple[Parts, ...]]]:
     """Add up the rows that a node holds, by the groups of an aggregate.
 
     Args:
@@ -176,7 +170,9 @@ def stage_folded(
         rewriter.engine, fold_rows, tasks, [0] * len(tasks), rewriter.progress,
         rest="transformed", name=lambda task: task.sources[0].path,
     )  # fmt: skip
-    found = [_by_piece([each[at] for each in done], len(pieces)) for at in range(1 + len(views))]
+    found = [
+        parts_by_piece([each[at] for each in done], len(pieces)) for at in range(1 + len(views))
+    ]
     for piece, parts in zip(pieces, found[0], strict=True):
         if parts and not piece.files:
             raise IncompatibleError(
@@ -184,15 +180,6 @@ def stage_folded(
                 place=target.place(piece.span), remedy=_REMEDY,
             )  # fmt: skip
     return found[0], found[1:]
-
-
-def _by_piece(staged: Sequence[Staged], pieces: int) -> Parts:
-    parts: list[list[tuple[DataFile, int]]] = [[] for _ in range(pieces)]
-    for each in staged:
-        if each is not None:
-            for row_group, index in enumerate(each[1]):
-                parts[index].append((each[0], row_group))
-    return tuple(map(tuple, parts))
 
 
 def fold_rows(task: FoldTask) -> list[Staged]:
@@ -206,9 +193,10 @@ def fold_rows(task: FoldTask) -> list[Staged]:
             sides = [_side(table, task.key_groups) for table in task.sources]
         added, views = _folded(task, sides)
         with phase("wrote"):
-            staged: list[Staged] = [_stage(task, added)]
-            for layout, rows in zip(task.views, views, strict=True):
-                path = f"{new_folder(f'{task.prefix}/{STAGED}')}/folded"
+            folder = f"{task.prefix}/{STAGED}"
+            paths = [f"{new_folder(folder)}/folded" for _ in range(1 + len(views))]
+            staged = [task.target.stage_table(added, task.spans, paths[0])]
+            for layout, rows, path in zip(task.views, views, paths[1:], strict=True):
                 staged.append(layout.stage([rows], task.spans, path))
     except StateError as error:
         raise error.within(task.sources[0].path) from error
@@ -217,21 +205,6 @@ def fold_rows(task: FoldTask) -> list[Staged]:
             f"rows can't be added up ({error})", place=task.sources[0].path, remedy=_WITHOUT
         ) from error
     return staged
-
-
-def _stage(task: FoldTask, added: pa.Table) -> Staged:
-    groups = added.column(KEY_GROUP).to_numpy()
-    firsts = [span.first for span in task.spans]
-    bounds = [*np.searchsorted(groups, firsts).tolist(), len(added)]
-    held = [index for index in range(len(firsts)) if bounds[index] < bounds[index + 1]]
-    if not held:
-        return None
-    parts = [added.slice(bounds[at], bounds[at + 1] - bounds[at]) for at in held]
-    path = f"{new_folder(f'{task.prefix}/{STAGED}')}/folded"
-    directory = table_directory(task.target.after.lake, task.target.after.path)
-    path, size = write_row_groups(directory, path, parts)
-    last = task.target.after.max_parallelism - 1
-    return DataFile(path, NO_PARTITION, 0, last, len(added), size, b""), held
 
 
 # --------------------------------------------------------------------------- rows that are held
@@ -260,7 +233,7 @@ def _together(made: Sequence[Folded]) -> Folded:
         return made[0]
     added = _merged(pa.concat_tables([each for each, _ in made]))
     views = [
-        merged_counts(replace(each[0], batch=_batch(each[0], [part.batch for part in each])))
+        merged_rows(replace(each[0], batch=_batch(each[0], [part.batch for part in each])), COUNTS)
         for each in zip(*(views for _, views in made), strict=True)
     ]
     return added.sort_by(KEY_GROUP), views
@@ -409,8 +382,7 @@ def _added(task: FoldTask, keys: pa.Array, arguments: Mapping[int, pa.Array]) ->
     rows = _state_rows(task.target, keys, {})
     encoded = key_bytes(rows).dictionary_encode()
     group_of = encoded.indices.to_numpy()
-    _, firsts = np.unique(group_of, return_index=True)
-    at_first = replace(rows, batch=rows.batch.take(pa.array(firsts)))
+    at_first = replace(rows, batch=rows.batch.take(first_rows(encoded)))
     groups = assign_key_groups(at_first, task.target.after.max_parallelism)
     added = {"place": pa.array(group_of), _named(COUNT): pa.array(np.ones(len(keys), np.int64))}
     for adds in _sums(task.upgrade):
@@ -432,7 +404,7 @@ def _added(task: FoldTask, keys: pa.Array, arguments: Mapping[int, pa.Array]) ->
                 VALUE: pa.array(np.ones(len(there), np.int64)),
             },
         )  # fmt: skip
-        views.append(merged_counts(entries))
+        views.append(merged_rows(entries, COUNTS))
     return made.take(order), views
 
 
@@ -473,9 +445,8 @@ def _summed(rows: pa.Table) -> pa.Table:
 def _merged(rows: pa.Table) -> pa.Table:
     """Return what staged rows come to by key, each once."""
     encoded = rows[KEY].combine_chunks().dictionary_encode()
-    _, firsts = np.unique(encoded.indices.to_numpy(), return_index=True)
     sums = _summed(rows.drop_columns([KEY_GROUP, KEY]).add_column(0, "place", encoded.indices))
-    groups = rows[KEY_GROUP].combine_chunks().take(pa.array(firsts))
+    groups = rows[KEY_GROUP].combine_chunks().take(first_rows(encoded))
     return sums.add_column(0, KEY, encoded.dictionary).add_column(0, KEY_GROUP, groups)
 
 
@@ -512,15 +483,6 @@ def _state_rows(
 # --------------------------------------------------------------------------- the aggregate's rows
 
 
-class MergedCounts(Transform):
-    """Merge staged entries of a view: how often each value is there."""
-
-    def apply(self, rows: Rows) -> Rows:
-        """Add up the counts of equal keys."""
-        assert isinstance(rows, StateRows)  # noqa: S101 - a view is keyed state
-        return merged_counts(rows)
-
-
 @dataclass(frozen=True)
 class FoldedRows(Transform):
     """Give the rows of an aggregate the columns that were added up.
@@ -538,8 +500,8 @@ class FoldedRows(Transform):
     target: KeyGroupLayout
     views: tuple[KeyGroupLayout, ...]
     spans: tuple[FileSpan, ...]
-    added: Parts
-    entries: tuple[Parts, ...]
+    added: tuple[Parts, ...]
+    entries: tuple[tuple[Parts, ...], ...]
 
     def apply(self, rows: Rows) -> Rows:
         """Fill the columns.
@@ -622,11 +584,13 @@ class FoldedRows(Transform):
         assert function in EXTREMES  # noqa: S101 - others have no view
         fields = [kind.field(index) for index in range(kind.num_fields)]
         staged = self.entries[view][at]
-        read = self.views[view].read(staged_piece(self.spans[at], staged)) if staged else []
+        read = (
+            self.views[view].read(Piece(self.spans[at], ()).with_staged(staged)) if staged else []
+        )
         values, sizes = pa.nulls(len(keys), fields[0].type), pa.nulls(len(keys), pa.int64())
         if read:
             (rows,) = read
-            rows = merged_counts(rows)
+            rows = merged_rows(rows, COUNTS)
             column = rows.batch.column(USER_KEY).cast(fields[0].type)
             encoded = key_bytes(rows).dictionary_encode()
             found = pc.index_in(keys, encoded.dictionary)
@@ -635,9 +599,3 @@ class FoldedRows(Transform):
         map_column = constant(EMPTY_VIEW, fields[2].type, len(keys))
         children = [values, pc.fill_null(sizes.cast(pa.int64()), 0), map_column]
         return pa.StructArray.from_arrays(children, fields=fields)
-
-
-def staged_piece(span: FileSpan, parts: Sequence[tuple[DataFile, int]]) -> Piece:
-    """Return the piece of a view's new table whose rows are in these row groups."""
-    files, row_groups = zip(*parts, strict=True)
-    return Piece(span, (), tuple(files), row_groups=tuple((each,) for each in row_groups))

@@ -8,7 +8,7 @@ is read back from its bytes before anything is registered. Expressions over old 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -190,17 +190,16 @@ def example_of(
     work = _Migration(lake, [change], {state.table: (state, [change])}, inexact=inexact)
     work.begin(record)
     found = work.change(operator, operator.table_of(state))
-    for piece in found.pieces if found is not None else ():
-        read: Sequence[Any] = found.layout.read(piece) if found is not None else ()
-        for rows in read:
-            if len(rows.batch):
-                first = replace(rows, batch=rows.batch.slice(0, 1))
-                migrated: Any = first
-                for transform in found.transforms if found is not None else ():
-                    migrated = transform.apply(migrated)
-                validate_rows(migrated)
-                before, after = (each.batch.column(VALUE)[0].as_py() for each in (first, migrated))
-                return Example(before, after)
+    if found is None:
+        return None
+    read: Iterator[Any] = (rows for piece in found.pieces for rows in found.layout.read(piece))
+    for rows in read:
+        if len(rows.batch):
+            migrated = first = replace(rows, batch=rows.batch.slice(0, 1))
+            for transform in found.transforms:
+                migrated = transform.apply(migrated)
+            validate_rows(migrated)
+            return Example(*(each.batch.column(VALUE)[0].as_py() for each in (first, migrated)))
     return None
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelake.pipelines.lake.edit.pieces import Counts, Piece, Rewritten
+from statelake.pipelines.lake.edit.pieces import Counts, Piece, Rewritten, Staged
 from statelake.pipelines.lake.tables.data_files import (
     DataFileWriter,
     in_order,
@@ -144,24 +144,22 @@ class KeyGroupLayout:
             replaced[self._piece_of(file.partition, starts)].append(file)
         return [Piece(span, tuple(held), ()) for span, held in replaced.items()]
 
-    def stage(
-        self, states: Sequence[StateRows], spans: Sequence[FileSpan], path: str
-    ) -> tuple[DataFile, list[int]] | None:
+    def stage(self, states: Sequence[StateRows], spans: Sequence[FileSpan], path: str) -> Staged:
         """Write rows that have new key groups to a file, a row group for each span.
 
         Args:
             states: The rows, a state at a time.
             spans: The key groups of the new pieces, in order.
             path: The file's path below that of all data.
-
-        Returns:
-            The file, and the spans that have a row group; None if there are no rows.
         """
         kinds = {index: self.after.parse(held)[0] for index, held in self.after.states}
         batches = [table_batch(kinds[rows.state], rows.batch) for rows in states if len(rows.batch)]
         if not batches:
             return None
-        rows = in_order(pa.Table.from_batches(batches))
+        return self.stage_table(in_order(pa.Table.from_batches(batches)), spans, path)
+
+    def stage_table(self, rows: pa.Table, spans: Sequence[FileSpan], path: str) -> Staged:
+        """Write a table in order of key group to a file, as `stage` does."""
         groups = rows.column(KEY_GROUP).to_numpy()
         bounds = np.searchsorted(groups, [span.first for span in spans]).tolist()
         held = []
@@ -170,6 +168,8 @@ class KeyGroupLayout:
             if first < end:
                 held.append(index)
                 parts.append(rows.slice(first, end - first))
+        if not parts:
+            return None
         path, size = write_row_groups(self._directory, path, parts)
         last = self.after.max_parallelism - 1
         return DataFile(path, NO_PARTITION, 0, last, len(rows), size, b""), held

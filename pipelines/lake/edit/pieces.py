@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
 from statelake.pipelines.lake.tables.file_spans import FileSpan
@@ -15,6 +15,10 @@ from statelake.state_core.formats.writing.unified_encode import StateRows
 Rows = TypeVar("Rows", StateRows, ElementRows)
 # by state: a KeyGroupRecord for each key group, or a SubtaskRecord for each subtask, with rows
 Counts: TypeAlias = Mapping[str, Sequence[Any]]
+# of a piece the files that have rows of it, and the row group
+Parts: TypeAlias = tuple[tuple[DataFile, int], ...]
+# a file, and the pieces that have a row group in it; None without rows
+Staged: TypeAlias = tuple[DataFile, list[int]] | None
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,20 @@ class Piece:
     def rows(self) -> int:
         """Rows of the files that are replaced."""
         return sum(file.rows for file in self.files)
+
+    def with_staged(self, parts: Parts) -> Piece:
+        """Return the piece with rows that were staged."""
+        staged = tuple(file for file, _ in parts)
+        return replace(self, staged=staged, row_groups=tuple((each,) for _, each in parts))
+
+
+def parts_by_piece(staged: Iterable[Staged], pieces: int) -> tuple[Parts, ...]:
+    """Return the row groups of each of some pieces."""
+    parts: list[list[tuple[DataFile, int]]] = [[] for _ in range(pieces)]
+    for file, indexes in filter(None, staged):
+        for row_group, index in enumerate(indexes):
+            parts[index].append((file, row_group))
+    return tuple(map(tuple, parts))
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.recorded_sources import check_edited_sources
 from statelake.pipelines.lake.catalog.unmanaged_state import without_unnamed
 from statelake.pipelines.lake.edit.key_group_layout import KeyGroupLayout
-from statelake.pipelines.lake.edit.pieces import Piece, Rewritten, Rows
+from statelake.pipelines.lake.edit.pieces import Piece, Rewritten, Rows, Staged, parts_by_piece
 from statelake.pipelines.lake.edit.subtask_layout import SubtaskLayout
 from statelake.pipelines.lake.tables.file_spans import FileSpan
 from statelake.pipelines.lake.tables.names import check_names, new_folder
@@ -273,25 +273,23 @@ class MoveTask:
     prefix: str
 
 
-def move_pieces(task: MoveTask) -> list[tuple[DataFile, list[int]]]:
-    """Sort the rows of a task's pieces by their new key groups, and write those of each piece.
+def move_pieces(task: MoveTask) -> list[Staged]:
+    """Sort the rows of a task's pieces by their new key groups, and write those of each piece."""
+    return [_move_piece(task, piece) for piece in task.pieces]
 
-    Returns:
-        The files, and the new pieces that have a row group in each.
-    """
-    layout, staged = task.layout, []
-    for piece in task.pieces:
-        try:
-            with phase("read"):
-                before = layout.read(piece)
-            after = [_transformed(task.transforms, rows) for rows in before]
-            with phase("wrote"):
-                path = f"{new_folder(f'{task.prefix}/{STAGED}')}/moved"
-                written = layout.stage(after, task.spans, path)
-        except StateError as error:
-            raise error.within(layout.place(piece.span)) from error
-        staged += [] if written is None else [written]
-    return staged
+
+def _move_piece(task: MoveTask, piece: Piece) -> Staged:
+    layout = task.layout
+    try:
+        with phase("read"):
+            states = layout.read(piece)
+        for transform in task.transforms:
+            states = [transform.apply(rows) for rows in states]
+        with phase("wrote"):
+            path = f"{new_folder(f'{task.prefix}/{STAGED}')}/moved"
+            return layout.stage(states, task.spans, path)
+    except StateError as error:
+        raise error.within(layout.place(piece.span)) from error
 
 
 @dataclass(frozen=True)
@@ -381,18 +379,8 @@ class TableRewriter:
             self.engine, move_pieces, tasks, [0] * len(tasks), self.progress,
             rest="transformed", name=_slice_name,
         )  # fmt: skip
-        staged: list[list[tuple[DataFile, int]]] = [[] for _ in new]
-        for file, held in (each for of_task in done for each in of_task):
-            for row_group, index in enumerate(held):
-                staged[index].append((file, row_group))
-        return [
-            replace(
-                piece,
-                staged=tuple(file for file, _ in parts),
-                row_groups=tuple((row_group,) for _, row_group in parts),
-            )
-            for piece, parts in zip(new, staged, strict=True)
-        ]
+        staged = parts_by_piece((each for of_task in done for each in of_task), len(new))
+        return [piece.with_staged(parts) for piece, parts in zip(new, staged, strict=True)]
 
     def delete_staged(self, table: TableRecord) -> None:
         """Delete the files that only this attempt reads."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 from itertools import pairwise
@@ -469,15 +470,15 @@ def test_keyed_state_kept_as_bytes_goes_on_only_as_it_is(
     assert (said in str(done.operators)) is (fate == "unknown")
 
 
-def versions(savepoint: Path) -> list[dict[str, Any]]:
-    """Write a temporal join's four versions of a row, each of another kind of change."""
+def versions(savepoint: Path, keys: Sequence[int] = (1, 1, 1, 1)) -> list[dict[str, Any]]:
+    """Write a temporal join's four versions of a row, or more, of all kinds of change."""
     types = ["INT NOT NULL", "VARCHAR(2147483647)", "TIMESTAMP(3)"]
     snapshot = RowDataSerializerSnapshot.of(*map(parse_logical_type, types))
-    rows = [{"f0": 1, "f1": f"n{kind}", "f2": datetime(2024, 1, 1)}  # noqa: DTZ001 - without zone
-            for kind in range(4)]  # fmt: skip
+    rows = [{"f0": key, "f1": f"n{kind}", "f2": datetime(2024, 1, 1)}  # noqa: DTZ001 - without zone
+            for kind, key in enumerate(keys)]  # fmt: skip
     table = pa.table({
-        "key": pa.array([{"f0": 1}] * 4, pa.struct([("f0", pa.int32())])),
-        "user_key": pa.array(range(4), pa.int64()),
+        "key": pa.array([{"f0": key} for key in keys], pa.struct([("f0", pa.int32())])),
+        "user_key": pa.array(range(len(keys)), pa.int64()),
         "value": pa.array(rows, pa.struct([("f0", pa.int32()), ("f1", pa.string()),
                                            ("f2", pa.timestamp("ms"))])),
     })  # fmt: skip
@@ -489,7 +490,7 @@ def versions(savepoint: Path) -> list[dict[str, Any]]:
         snapshot.restore_serializer().write(row, out)
         written = out.to_bytes()
         for file in savepoint.iterdir():
-            with_kind = written[:4] + bytes([kind]) + written[5:]
+            with_kind = written[:4] + bytes([kind % 4]) + written[5:]
             file.write_bytes(file.read_bytes().replace(written, with_kind))
     return rows
 
@@ -519,6 +520,29 @@ def test_versions_of_a_temporal_join_keep_their_kind_of_change(tmp_path: Path) -
     assert [each["value"] for each in made] == [row | {"f3": None} for row in rows]
     kinds = [each["raw_value"] and each["raw_value"][5] for each in made]
     assert kinds == [None, 1, 2, 3]
+
+
+def test_rows_that_move_keep_their_kind_of_change(tmp_path: Path) -> None:
+    """Each its own, though they come in another order."""
+    (plans,) = (
+        line["plans"]["2.3.0"]
+        for line in map(json.loads, lzma.decompress(GOLDEN.read_bytes()).splitlines())
+        if line["name"] == "a temporal join"
+    )
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    old.write_text(json.dumps(plans))
+    (exchange,) = (node for node in plans["nodes"] if node["id"] == 4)
+    exchange["outputType"]["fields"][0]["fieldType"] = "BIGINT"
+    new.write_text(json.dumps(plans))
+    rows = versions(tmp_path / "savepoint", range(-20, 0))  # which have other bytes as BIGINT
+    done = sl.sql_upgrade(tmp_path / "savepoint", tmp_path / "made", old, new)
+    assert done.made, done.refused
+    (joined,) = sl.open_snapshot(tmp_path / "made").operators
+    made = joined["right"].to_arrow().to_pylist()
+    for each in made:
+        number = each["user_key"]
+        assert (each["key"]["f0"], each["value"]) == (number - 20, rows[number])
+        assert (each["raw_value"] and each["raw_value"][5]) == (number % 4 or None)
 
 
 def test_versions_that_sql_changes_keep_their_kind_of_change(tmp_path: Path) -> None:

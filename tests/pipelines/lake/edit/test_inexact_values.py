@@ -13,12 +13,14 @@ import yaml
 import statelake as sl
 from statelake.pipelines.bootstrap.bootstrapping import bootstrap
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.change.sql_upgrading import SqlRows
+from statelake.pipelines.lake.change.sql_rows import NewColumn, Select
+from statelake.pipelines.lake.edit.key_group_layout import KeyGroupLayout
 from statelake.pipelines.lake.edit.rewriting import layout_of, pieces_of
 from statelake.pipelines.lake.edit.sql_editing import session_over
 from statelake.pipelines.lake.query.session import QueryError
 from statelake.pipelines.lake.query.statements import columns_used, parse_statement
 from statelake.state_core.errors import InexactError, NoMatchError
+from statelake.state_core.plans.states import ValuePlace
 from tests.support.command import run
 from tests.support.lakes import assert_whole, exported, golden, import_golden, kept_files
 from tests.support.savepoints.golden_cases import GOLDEN
@@ -290,7 +292,10 @@ def test_rows_of_flink_sql_are_held_in_full_whatever_their_kind_of_change(tmp_pa
     (operator,) = (each for each in record.operators if each.operator_id == FINE)
     (state,) = (each for each in operator.states if each.name == "accState")
     layout = layout_of(lake, operator, operator.table_of(state))
-    upgrade, refused = SqlRows(state.meta_info, state.meta_info, {}), 0
+    assert isinstance(layout, KeyGroupLayout)
+    fields = layout.schema.field("value").type.num_fields
+    same = {ValuePlace.VALUE: tuple(map(NewColumn, range(fields)))}
+    upgrade, refused = Select(layout, same), 0
     for piece in pieces_of(operator.table_of(state)):
         for rows in layout.read(piece):
             try:
@@ -298,10 +303,12 @@ def test_rows_of_flink_sql_are_held_in_full_whatever_their_kind_of_change(tmp_pa
             except InexactError as error:  # noqa: PERF203 - each has its count
                 refused += error.count
     assert refused == 2
-    shown = SqlRows(state.meta_info, state.meta_info, {}, inexact=True)
+    shown = Select(layout, same, inexact=True)
     for piece in pieces_of(operator.table_of(state)):
         for rows in layout.read(piece):
-            assert shown.apply(rows).batch.column("raw_value").null_count == len(rows.batch)
+            made = shown.apply(rows)
+            assert made.batch.column("value").equals(rows.batch.column("value"))
+            assert made.batch.column("raw_value").null_count == len(rows.batch)
 
 
 C, S = "condition", "computed"
