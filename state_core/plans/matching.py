@@ -16,8 +16,8 @@ from statelake.state_core.errors import (
     NotFoundError,
     did_you_mean,
 )
-from statelake.state_core.plans.around import NodesAround, conditions_passed, shortened
-from statelake.state_core.plans.lineage import bare, lineage_of, widens
+from statelake.state_core.plans.around import NodesAround, conditions_passed
+from statelake.state_core.plans.lineage import bare, lineage_of, shortened, widens
 from statelake.state_core.plans.matches import (
     MISSED,
     ColumnMatch,
