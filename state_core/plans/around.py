@@ -17,15 +17,13 @@ from statelake.state_core.plans.lineage import (
     Relation,
     conjuncts,
     function_name,
-    in_words,
+    shortened,
     table_of,
     understood,
 )
 from statelake.state_core.plans.matches import MISSED, ColumnMatch, Fate, Fold, OperatorMatch
 from statelake.state_core.plans.plan import Plan, PlanNode
 from statelake.state_core.plans.states import NO_INITIAL
-
-MOST_LETTERS = 160
 
 
 @dataclass(frozen=True)
@@ -313,9 +311,3 @@ def _parts(expression: object) -> Iterator[Mapping[str, Any]]:
             pending += part.values()
         elif isinstance(part, list):
             pending += part
-
-
-def shortened(text: str, most: int = MOST_LETTERS) -> str:
-    """Return a text of `lineage` as people read it, with its end left out if it is long."""
-    text = in_words(text).strip()
-    return text if len(text) <= most else f"{text[:most]}..."

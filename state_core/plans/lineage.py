@@ -273,6 +273,12 @@ def in_words(text: str) -> str:
     return _DIGEST.sub("", text)
 
 
+def shortened(text: str, most: int = 160) -> str:
+    """Return a text of this module as people read it, with its end left out if it is long."""
+    text = in_words(text).strip()
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 def _said(value: Any, depth: int = 0) -> Any:
     """Return a JSON value without what versions of Flink leave out: empty, null, or false.
 

@@ -16,8 +16,8 @@ from statelake.state_core.errors import (
     NotFoundError,
     did_you_mean,
 )
-from statelake.state_core.plans.around import NodesAround, conditions_passed, shortened
-from statelake.state_core.plans.lineage import bare, lineage_of, widens
+from statelake.state_core.plans.around import NodesAround, conditions_passed
+from statelake.state_core.plans.lineage import bare, lineage_of, shortened, widens
 from statelake.state_core.plans.matches import (
     MISSED,
     ColumnMatch,
@@ -69,9 +69,8 @@ def match_plans(old: Plan, new: Plan, said: Mapping[int, int] | None = None) -> 
         DeclarationError: A plan can't be understood.
         NotFoundError: A given pair names no operator with state.
     """
-    relations = lineage_of(new)
-    before_relations = lineage_of(old)
-    before, after = states_of(old, before_relations), states_of(new, relations)
+    was, relations = lineage_of(old), lineage_of(new)
+    before, after = states_of(old, was), states_of(new, relations)
     pairs = dict(said or {})
     for number, count in Counter(pairs.values()).items():
         if count > 1:
@@ -80,11 +79,10 @@ def match_plans(old: Plan, new: Plan, said: Mapping[int, int] | None = None) -> 
                 f"{olds} can't all go on as {number}", remedy="an operator has one state: say"
                 " which one it is, --map OLD=NEW",
             )  # fmt: skip
-    for number, (plan, states) in {
-        **dict.fromkeys(pairs, (old, before)),
-        **{value: (new, after) for value in pairs.values() if value not in after},
-    }.items():
-        if number not in states:
+    for numbers, plan, states in ((pairs, old, before), (pairs.values(), new, after)):
+        for number in numbers:
+            if number in states:
+                continue
             labels = [each.node.label for each in states.values()]
             raise NotFoundError(
                 f"no operator with state has the number {number}",
@@ -99,7 +97,7 @@ def match_plans(old: Plan, new: Plan, said: Mapping[int, int] | None = None) -> 
     around = NodesAround(new, relations, found)
     for number in after:  # each after those that it reads
         found[number] = around.judged(found[number])
-    reached = conditions_passed(old, before_relations), conditions_passed(new, relations)
+    reached = conditions_passed(old, was), conditions_passed(new, relations)
     ordered = [around.sent(around.begun(found[number]), *reached) for number in after]
     return PlanMatch(old, new, (*ordered, *(_gone(each) for each in free.values())))
 

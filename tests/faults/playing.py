@@ -138,9 +138,10 @@ def start(
         try:
             _dress(guise, world)
             signal.signal(signal.SIGTERM, end_in_order)
+            entry = _entry(words)  # what Dagster writes while it is imported is not the command's
             if calls is not None:
                 calls.arm(world, fault or Fault("count", 0))
-            in_child(_entry(words), _call(words, world, *outputs))
+            in_child(entry, _call(words, world, *outputs))
         except BaseException:  # noqa: BLE001 - what keeps a command from its begin is told
             traceback.print_exc()
         finally:
