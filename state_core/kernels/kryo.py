@@ -266,11 +266,7 @@ def _read_clock(data, at, end, line, start, number):
 
 @helper
 def _read_bytes(newer, data, at, end, codec, line, start, stop, number):
-    """Read text, bytes or an array of numbers; return the position behind it, -1 on a fault."""
-    if codec == TEXT or codec == SIZED_TEXT:
-        start[line], at, number[line] = _text(data, at, end)
-        stop[line] = at
-        return at
+    """Read bytes or an array of numbers; return the position behind it, -1 on a fault."""
     width = codec - ARRAY_OF if codec > ARRAY_OF else 1
     if newer and width > 1:  # the bytes of Kryo 5 are reversed
         return np.int64(-1)
@@ -305,7 +301,11 @@ def _read_content(newer, data, at, end, fields, place, operand, line, start, sto
     number[line] = 0
     for step in range(place + 1, place + 1 + STEP_WIDTH * fields[place], STEP_WIDTH):
         codec, part = fields[step], fields[step + 1]
-        if codec >= TEXT:
+        if codec == TEXT or codec == SIZED_TEXT:
+            start[line], at, number[line] = _text(data, at, end)
+            stop[line] = at
+            return at
+        if codec > SIZED_TEXT:
             at = _read_bytes(newer, data, at, end, codec, line, start, stop, number)
             if at < 0:
                 return at
@@ -723,11 +723,8 @@ def _put_class(newer, row, what, classes, name_offsets, name_bytes, out, at, nam
 
 @helper
 def _put_bytes(newer, data, codec, start, end, number, out, at):
-    """Write text, bytes or an array of numbers; return the position behind it."""
+    """Write bytes or an array of numbers; return the position behind it."""
     size = end - start
-    if codec == TEXT or codec == SIZED_TEXT:
-        longest = LONGEST_ASCII if newer else LONGEST_ASCII_2 if codec == TEXT else 0
-        return _put_text(data, start, end, number, longest, out, at)
     at = _put_varint(out, at, (number if codec > BIG else size) + 1)
     width = codec - ARRAY_OF
     if newer and width > 1:
@@ -744,8 +741,11 @@ def _put_content(newer, data, fields, place, start, end, number, out, at):
     """Write what has no objects within it; return the position behind it."""
     for step in range(place + 1, place + 1 + STEP_WIDTH * fields[place], STEP_WIDTH):
         codec, part = fields[step], fields[step + 1]
+        if codec == TEXT or codec == SIZED_TEXT:
+            longest = LONGEST_ASCII if newer else LONGEST_ASCII_2 if codec == TEXT else 0
+            return _put_text(data, start, end, number, longest, out, at)
         value = start if part == IN_START else end if part == IN_END else number >> part
-        if codec >= TEXT:
+        if codec > SIZED_TEXT:
             at = _put_bytes(newer, data, codec, start, end, number, out, at)
         elif codec <= 8:
             at = _put_fixed(newer, out, at, value, codec)
@@ -849,24 +849,22 @@ def write_objects(
                 alone[what] |= np.int64(1) << bit
                 singles = True
             if numbered and how != BARE:
-                known = np.int64(-1)
-                if form == EMPTY:
+                if form == EMPTY or content != here:  # a number in another row does not count
                     known = alone[what] - 1
-                elif content != here:  # a number in another row does not count
-                    known = numbers[content] - (row << MOST_COUNTED)
-                if known >= 0:
-                    at = _put_varint(out, at, known + 2)
-                    continue
-                within = content >= lines[row] and content < last
-                if content != here and within:  # an object whose number in this one is not known
-                    found = UNTOLD
-                    break
+                    if form != EMPTY:
+                        known = numbers[content] - (row << MOST_COUNTED)
+                    if known >= 0:
+                        at = _put_varint(out, at, known + 2)
+                        continue
+                    if content != here and content >= lines[row] and content < last:
+                        found = UNTOLD  # an object whose number in this one is not known
+                        break
+                    if form == EMPTY:
+                        alone[what] = counted + 1
+                        singles = True
                 if numbers.size > 0:
                     numbers[content] = counted + (row << MOST_COUNTED)
                 counted += 1
-                if form == EMPTY:
-                    alone[what] = counted
-                    singles = True
                 at = put(out, at, 1)
             elif how == OR_NULL:
                 at = put(out, at, 1)
