@@ -18,15 +18,15 @@ Steps: TypeAlias = tuple[str, ...]
 I64Array: TypeAlias = npt.NDArray[np.int64]
 
 ELEMENTS = "[]"
-_LISTS = (
-    pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list_view,
-    pa.types.is_large_list_view,
-)  # fmt: skip
+_LISTS = {
+    pa.lib.Type_LIST, pa.lib.Type_LARGE_LIST, pa.lib.Type_FIXED_SIZE_LIST, pa.lib.Type_LIST_VIEW,
+    pa.lib.Type_LARGE_LIST_VIEW,
+}  # fmt: skip
 
 
 def is_list(kind: pa.DataType) -> bool:
     """Return whether a type is a list, of whatever layout; a map is none."""
-    return any(is_one(kind) for is_one in _LISTS)
+    return kind.id in _LISTS
 
 
 def parts_of(kind: pa.DataType) -> list[tuple[Steps, pa.Field]]:
@@ -98,11 +98,10 @@ def leaves(
         steps: The steps to the array.
         bounds: The bounds of the lists around it.
     """
-    if not any(wanted(leaf) for _, leaf in leaf_types(array.type)):
-        return
     parts = parts_of(array.type)
-    if not parts:
+    if not parts and wanted(array.type):
         yield LeafColumn(steps, bounds, array)
+    if not any(wanted(leaf) for _, field in parts for _, leaf in leaf_types(field.type)):
         return
     first, children = _children(array)
     bounds = bounds if first is None else (*bounds, first)
