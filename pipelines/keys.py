@@ -29,14 +29,9 @@ from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.keyed_layout import KEY, KEY_GROUP, RAW_KEY
 from statelake.state_core.formats.layout.keys import TIMESTAMP_BYTES
 from statelake.state_core.formats.whole_rows import whole_column
+from statelake.state_core.model.entries import FileOfFamilies
 from statelake.state_core.model.key_groups import EncodedKey
-from statelake.state_core.model.snapshot import (
-    FileOfFamilies,
-    KeyedState,
-    Operator,
-    Snapshot,
-    StateKind,
-)
+from statelake.state_core.model.snapshot import KeyedState, Operator, Snapshot, StateKind
 from statelake.state_core.nested import leaf_types
 from statelake.state_core.printable import Table, json_value
 from statelake.state_core.serializers.framework.base import TypeSerializer

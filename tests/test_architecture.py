@@ -427,6 +427,12 @@ def test_no_files_import_each_other() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_no_module_is_longer_than_a_thousand_lines() -> None:
+    """It would be read by nobody to its end."""
+    sizes = {name: len(path.read_text("utf-8").splitlines()) for name, path in MODULES.items()}
+    assert not {name: size for name, size in sizes.items() if size > 1_000}
+
+
 def test_a_class_name_is_one_class() -> None:
     """No two modules have a class of one name, but for the faces of what they are named after."""
     places: dict[str, list[str]] = {}

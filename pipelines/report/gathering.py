@@ -28,7 +28,8 @@ from statelake.pipelines.requests.shared import Reading
 from statelake.pipelines.shown import bytes_text
 from statelake.state_core.errors import NotASnapshotError, StateError
 from statelake.state_core.formats import open_snapshot
-from statelake.state_core.formats.description import OperatorDescription, describe_operator
+from statelake.state_core.formats.describing import describe_operator
+from statelake.state_core.formats.description import OperatorDescription
 from statelake.state_core.formats.key_weights import StateWeights, weigh_readable
 from statelake.state_core.formats.reader import snapshot_directory, with_plan
 from statelake.state_core.integrity import IntegrityReport, check_snapshot

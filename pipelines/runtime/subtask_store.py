@@ -43,6 +43,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.formats.metadata.stream_map import named_files
 from statelake.state_core.kernels.encode import copy_pieces
+from statelake.state_core.model.entries import Entries
 from statelake.state_core.model.handles import (
     KeyGroupRange,
     KeyGroupsHandle,
@@ -50,7 +51,6 @@ from statelake.state_core.model.handles import (
     StreamHandle,
 )
 from statelake.state_core.model.key_groups import key_groups_of, prefix_bytes
-from statelake.state_core.model.snapshot import Entries
 from statelake.state_core.runtime.backends.states.snapshots import write_tables
 from statelake.state_core.runtime.backends.states.tables import SnapshotRun, entries_of_pairs
 from statelake.state_core.runtime.commit import PersistentStore, PosixDisk

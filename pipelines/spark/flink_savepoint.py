@@ -44,15 +44,10 @@ from statelake.pipelines.lake.query.table_names import IS_EXACT
 from statelake.state_core.errors import NotFoundError, SnapshotError, StateError
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.layout.keyed_states import parse_keyed_state
+from statelake.state_core.model.entries import entries_of_state, plan_slices
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import key_groups_of_hashes
-from statelake.state_core.model.snapshot import (
-    KeyedState,
-    Operator,
-    StateKind,
-    entries_of_state,
-    plan_slices,
-)
+from statelake.state_core.model.snapshot import KeyedState, Operator, StateKind
 from statelake.state_core.serializers.framework.plugins import load_plugin
 
 KEY_GROUP = "key_group"

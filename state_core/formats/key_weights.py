@@ -29,15 +29,9 @@ from statelake.state_core.formats.layout.keyed_layout import (
 )
 from statelake.state_core.formats.layout.keys import keys_of, namespaced_keys_of
 from statelake.state_core.formats.whole_rows import whole_column, whole_keys
+from statelake.state_core.model.entries import Entries, KeyedFile, entries_of_state, plan_slices
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.snapshot import (
-    Entries,
-    KeyedFile,
-    Operator,
-    StateKind,
-    entries_of_state,
-    plan_slices,
-)
+from statelake.state_core.model.snapshot import Operator, StateKind
 
 __all__ = [
     "Expiry",

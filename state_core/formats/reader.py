@@ -48,9 +48,10 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
 )
 from statelake.state_core.formats.metadata.state_files import METADATA_FILE, StateFiles
 from statelake.state_core.model import snapshot as model
+from statelake.state_core.model.entries import KeyedFile
 from statelake.state_core.model.handles import KeyGroupsHandle, KeyGroupsKind, OperatorHandle
 from statelake.state_core.model.key_groups import check_parallelism, operator_id_of_uid
-from statelake.state_core.model.snapshot import KeyedFile, OperatorState, Unread
+from statelake.state_core.model.snapshot import OperatorState, Unread
 from statelake.state_core.printable import Table
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Operator(model.Operator):
     """The model's operator, of which a notebook shows its states."""
 
     def _repr_html_(self) -> str:
-        from statelake.state_core.formats.description import describe_operator
+        from statelake.state_core.formats.describing import describe_operator
 
         states = describe_operator(self, key_groups=False).states_table()
         return Table(repr(self)).to_html() + states.to_html()
@@ -129,7 +130,7 @@ class Snapshot(model.Snapshot):
             CorruptSnapshotError: The bytes are not entries.
             KeyGroupError: The parallelism is out of range.
         """
-        from statelake.state_core.formats.description import describe_snapshot
+        from statelake.state_core.formats.describing import describe_snapshot
 
         return describe_snapshot(
             self, parallelism=parallelism, entries=entries, schema=schema, key_groups=key_groups,

@@ -26,8 +26,8 @@ from statelake.state_core.formats.writing.rehash import assign_key_groups
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.integrity.findings import FaultKind, Findings, Place
 from statelake.state_core.integrity.keyed_sources import KeyedSource
+from statelake.state_core.model.entries import Entries
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.snapshot import Entries
 from statelake.state_core.serializers.framework.columns import fixed_values
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 

@@ -40,6 +40,7 @@ from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.meta_info import KeyedHeader
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.integrity.findings import FaultKind, Findings, Place
+from statelake.state_core.model.entries import Entries
 from statelake.state_core.model.handles import (
     ChangelogHandle,
     IncrementalHandle,
@@ -50,7 +51,7 @@ from statelake.state_core.model.handles import (
     StreamHandle,
     keyed_bytes,
 )
-from statelake.state_core.model.snapshot import Entries, KeyedState
+from statelake.state_core.model.snapshot import KeyedState
 
 SLICE_BYTES = 32 << 20
 

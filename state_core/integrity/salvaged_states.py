@@ -32,9 +32,9 @@ from statelake.state_core.formats.writing.writer import (
 from statelake.state_core.integrity.findings import Findings, Loss, Place
 from statelake.state_core.integrity.operator_parts import OperatorPart
 from statelake.state_core.integrity.operators import OperatorExamined
+from statelake.state_core.model.entries import Entries
 from statelake.state_core.model.handles import KeyGroupsHandle, OperatorHandle, RelativeHandle
 from statelake.state_core.model.key_groups import key_group_ranges
-from statelake.state_core.model.snapshot import Entries
 
 
 def salvage_keyed(

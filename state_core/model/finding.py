@@ -31,17 +31,14 @@ from statelake.state_core.errors import (
     did_you_mean,
 )
 from statelake.state_core.files.workers import Workers
+from statelake.state_core.model.entries import Entries, KeyedFile, entries_of_state, plan_slices
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import (
-    Entries,
-    KeyedFile,
     KeyedState,
     Operator,
     OperatorState,
     Snapshot,
-    entries_of_state,
     lost_entries,
-    plan_slices,
 )
 from statelake.state_core.nested import ELEMENTS, LeafColumn, leaf_types, leaves
 from statelake.state_core.printable import is_text

@@ -24,14 +24,9 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.files.workers import Workers
 from statelake.state_core.kernels.hashing import count_entries, fingerprint_entries
+from statelake.state_core.model.entries import Entries, KeyedFile, entries_of_state, plan_slices
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.snapshot import (
-    Entries,
-    KeyedFile,
-    Operator,
-    entries_of_state,
-    plan_slices,
-)
+from statelake.state_core.model.snapshot import Operator
 
 I64Array: TypeAlias = npt.NDArray[np.int64]
 

@@ -11,23 +11,12 @@ whose copy differs.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from enum import Enum
-from itertools import pairwise
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    NamedTuple,
-    Protocol,
-    TypeAlias,
-    TypeVar,
-    runtime_checkable,
-)
+from typing import Any, Protocol, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from statelake.state_core.errors import (
@@ -37,8 +26,8 @@ from statelake.state_core.errors import (
     UnwalkableError,
     did_you_mean,
 )
-from statelake.state_core.files.file_sources import ByteSource
 from statelake.state_core.files.workers import Workers
+from statelake.state_core.model.entries import SLICE_BYTES, KeyedFile, entries_of_state, plan_slices
 from statelake.state_core.model.handles import (
     DistributionMode,
     KeyedHandle,
@@ -49,14 +38,8 @@ from statelake.state_core.model.handles import (
     handle_text,
     ranges_of,
 )
-from statelake.state_core.model.key_groups import EncodedKey
 from statelake.state_core.printable import LONGEST, JsonFields, Table, brief, kind_text
 
-if TYPE_CHECKING:
-    pass
-
-I64Array: TypeAlias = npt.NDArray[np.int64]
-SLICE_BYTES = 32 << 20
 TIMER_PREFIX = "_timer_state/"
 _State = TypeVar("_State", bound="KeyedState | OperatorState")
 
@@ -70,234 +53,6 @@ class StateKind(Enum):
     REDUCING = "reducing"
     AGGREGATING = "aggregating"
     TIMERS = "timers"
-
-
-@dataclass(frozen=True, slots=True)
-class Entries:
-    """Entries of one or more states; valid until their producer yields the next ones.
-
-    Attributes:
-        data: The buffer of the positions.
-        state_of: The state of each entry, as an index into its file's states.
-        group_of: The key group of each entry.
-        key_start: The start of each key, behind the key-group prefix.
-        key_end: The end of each key.
-        value_start: The start of each value.
-        value_end: The end of each value.
-        place: Returns the name of a position in `data`, for messages.
-    """
-
-    data: npt.NDArray[np.uint8]
-    state_of: npt.NDArray[np.int16]
-    group_of: I64Array
-    key_start: I64Array
-    key_end: I64Array
-    value_start: I64Array
-    value_end: I64Array
-    place: Callable[[int], str]
-
-    def __len__(self) -> int:
-        return len(self.state_of)
-
-    def of_state(self, state: int) -> Entries:
-        """Return the entries of one state, in their order."""
-        wanted = self.state_of == state
-        return self if wanted.all() else self.take(np.flatnonzero(wanted))
-
-    def take(self, rows: npt.NDArray[np.intp] | slice) -> Entries:
-        """Return some of the entries."""
-        return Entries(
-            self.data,
-            self.state_of[rows],
-            self.group_of[rows],
-            self.key_start[rows],
-            self.key_end[rows],
-            self.value_start[rows],
-            self.value_end[rows],
-            self.place,
-        )
-
-    def payload_bytes(self) -> I64Array:
-        """Return the bytes of each entry's key (without its prefix) and value."""
-        total: I64Array = (self.key_end - self.key_start) + (self.value_end - self.value_start)
-        return total
-
-
-class KeyedFile(Protocol):
-    """The keyed state of one subtask, in any format."""
-
-    @property
-    def name(self) -> str:
-        """The name of the file, for messages."""
-
-    @property
-    def compressed(self) -> bool:
-        """Return whether its entries are compressed."""
-
-    @property
-    def key_serializer(self) -> bytes:
-        """The snapshot of the key serializer, as Flink wrote it."""
-
-    @property
-    def key_groups(self) -> KeyGroupRange:
-        """The key groups that its handle names."""
-
-    @property
-    def states(self) -> Sequence[KeyedState]:
-        """Its states, by the ids that `Entries.state_of` uses."""
-
-    @property
-    def layouts(self) -> Sequence[Any]:
-        """The layout of each state's entries: a `KeyedLayout` of the formats."""
-
-    @property
-    def is_spread_evenly(self) -> bool:
-        """Return whether `group_bytes` can only estimate: all key groups an equal share."""
-
-    def group_bytes(self) -> list[tuple[int, int]]:
-        """Return the key groups that have data, ascending, with their size as stored."""
-
-    def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
-        """Yield all entries of some key groups, key group after key group."""
-
-    def stored_spans(self, key_groups: KeyGroupRange) -> Iterable[StoredSpan] | None:
-        """Return where the bytes of some key groups are; None if that is not known."""
-
-    def encode_key(self, key: object) -> EncodedKey:
-        """Return a key as its serializer writes it, with its key group."""
-
-    def entries_of_key(
-        self, key: EncodedKey, states: Collection[int] | None = None
-    ) -> Iterator[Entries]:
-        """Yield the entries of one key, of all states or of some, one state at a time."""
-
-    def decode(
-        self, state: int, entries: Entries, columns: Sequence[str] | None = None
-    ) -> pa.RecordBatch:
-        """Return entries of one state as typed columns: all columns, or those named."""
-
-
-class StoredSpan(NamedTuple):
-    """The place of some bytes of keyed state.
-
-    Attributes:
-        owner: Their key group, or the id of their state, as the format has them.
-        source: Their file.
-        start: The offset of the first one.
-        end: The offset behind the last one.
-    """
-
-    owner: int
-    source: ByteSource
-    start: int
-    end: int
-
-
-@dataclass(frozen=True)
-class FilePiece:
-    """Consecutive entries of a file, perhaps only a part of a key group.
-
-    Attributes:
-        key_groups: The key groups of the entries.
-        size: Their approximate size in bytes, as stored.
-        begin: The first entry's place, in the terms of the file's format; None at the beginning of
-            the key groups.
-        end: The place of the entry behind the last; None at the end of the key groups.
-        guessed: Whether the places are guessed: if no entry begins there, reading the piece, or the
-            one before, raises `CorruptSnapshotError`.
-    """
-
-    key_groups: KeyGroupRange
-    size: int
-    begin: Any = None
-    end: Any = None
-    guessed: bool = False
-
-
-class EntryPosition(Protocol):
-    """The position of an entry, in the terms of a file's format."""
-
-    @property
-    def group(self) -> int:
-        """Its key group."""
-
-
-def pieces_between(
-    key_groups: KeyGroupRange,
-    cuts: Sequence[tuple[EntryPosition | None, int]],
-    *,
-    guessed: bool = False,
-) -> list[FilePiece]:
-    """Return the pieces of some key groups.
-
-    Args:
-        key_groups: The key groups.
-        cuts: The start of each piece and the end of the last, each with the number of bytes before
-            it; the first and the last place are None.
-        guessed: Whether the places are guessed.
-    """
-    return [
-        FilePiece(
-            KeyGroupRange(
-                key_groups.first if begin is None else begin.group,
-                key_groups.last if end is None else end.group,
-            ),
-            behind - before, begin, end, guessed,
-        )
-        for (begin, before), (end, behind) in pairwise(cuts)
-    ]  # fmt: skip
-
-
-@runtime_checkable
-class FileOfFamilies(Protocol):
-    """A `KeyedFile` that has each state apart, so that one can be read where another can't."""
-
-    def entries_of_state(
-        self, state: int, key_groups: KeyGroupRange | None = None
-    ) -> Iterator[Entries]:
-        """Yield the entries of one state in some key groups; nothing of others is read.
-
-        Raises:
-            SnapshotError: The entries can't be read.
-        """
-
-
-@runtime_checkable
-class CuttableFile(Protocol):
-    """A `KeyedFile` whose key groups can be read in pieces."""
-
-    def looked_up_bytes(self) -> list[tuple[int, int]]:
-        """Return `group_bytes`, even if that takes reading, as with the indexes of RocksDB."""
-
-    def cut(
-        self, key_groups: KeyGroupRange, piece_bytes: int, *, guess: bool = False
-    ) -> list[FilePiece]:
-        """Cut some key groups into pieces of about `piece_bytes` bytes as stored, in order.
-
-        Args:
-            key_groups: The key groups.
-            piece_bytes: The approximate size of a piece in bytes.
-            guess: Whether the places may be guessed, if that saves reading all entries.
-
-        Raises:
-            SnapshotError: The entries can't be read.
-        """
-
-    def entries_of(self, piece: FilePiece) -> Iterator[Entries]:
-        """Yield the entries of a piece; all pieces together have all entries, in order.
-
-        Raises:
-            SnapshotError: The entries can't be read.
-        """
-
-
-@dataclass(frozen=True)
-class StateSlice:
-    """A unit of work: some key groups of one file."""
-
-    file: int
-    key_groups: KeyGroupRange
-    size: int
 
 
 @dataclass(frozen=True)
@@ -513,38 +268,6 @@ def _batches(
     for mine in entries_of_state(file, state, key_groups):
         if len(mine):
             yield file.decode(state, mine, columns)
-
-
-def entries_of_state(
-    file: KeyedFile, state: int, key_groups: KeyGroupRange | None = None
-) -> Iterator[Entries]:
-    """Yield the entries of one state of a file in some key groups."""
-    if isinstance(file, FileOfFamilies):
-        yield from file.entries_of_state(state, key_groups)
-        return
-    try:
-        for entries in file.entries(key_groups):
-            yield entries.of_state(state)
-    except UnwalkableError as error:  # which may be about other states
-        if file.states[state].name in error.states:
-            raise
-
-
-def plan_slices(files: Sequence[KeyedFile], slice_bytes: int = SLICE_BYTES) -> list[StateSlice]:
-    """Cut files into slices of about `slice_bytes`, each of whole key groups of one file."""
-    slices = []
-    for index, file in enumerate(files):
-        groups: list[int] = []
-        size = 0
-        for group, count in file.group_bytes():
-            if groups and size + count > slice_bytes:
-                slices.append(StateSlice(index, KeyGroupRange(groups[0], groups[-1]), size))
-                groups, size = [], 0
-            groups.append(group)
-            size += count
-        if groups:
-            slices.append(StateSlice(index, KeyGroupRange(groups[0], groups[-1]), size))
-    return slices
 
 
 class OperatorStatePart(Protocol):

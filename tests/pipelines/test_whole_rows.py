@@ -18,7 +18,8 @@ from statelake import NewKeyedState, NewOperator, open_snapshot, write_snapshot
 from statelake.pipelines.shown import json_text, plain, plain_rows
 from statelake.state_core.errors import StateError
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
-from statelake.state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.model.entries import Entries
+from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.basic.numbers import DoubleSerializer, LongSerializer
 from statelake.state_core.serializers.basic.text import StringSerializer
 from statelake.state_core.serializers.basic.times import InstantSerializer

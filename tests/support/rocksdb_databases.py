@@ -29,8 +29,8 @@ from statelake.state_core.formats.layout.meta_info import (
     SerializerEntry,
     StateMetaInfo,
 )
+from statelake.state_core.model.entries import Entries
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.snapshot import Entries
 
 __all__ = [
     "Row",

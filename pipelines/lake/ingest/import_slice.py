@@ -26,9 +26,10 @@ from statelake.state_core.errors import StateError
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.keyed.keyed_files import decoded_alike, with_names
 from statelake.state_core.formats.reader import Snapshot
+from statelake.state_core.model.entries import Entries, KeyedFile
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.measure import GroupSums, Measure
-from statelake.state_core.model.snapshot import Entries, KeyedFile, RowNames
+from statelake.state_core.model.snapshot import RowNames
 from statelake.state_core.serializers.framework.registry import changes
 
 LOG = logging.getLogger(__name__)

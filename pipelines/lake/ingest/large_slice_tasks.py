@@ -15,8 +15,8 @@ from statelake.pipelines.lake.tables.file_spans import SLICE_BYTES, Partitioning
 from statelake.pipelines.lake.tables.tables import table_directory
 from statelake.pipelines.times import phase, phase_of_each
 from statelake.state_core.errors import StateError
+from statelake.state_core.model.entries import CuttableFile, FilePiece, KeyedFile
 from statelake.state_core.model.measure import Measure
-from statelake.state_core.model.snapshot import CuttableFile, FilePiece, KeyedFile
 
 PIECE_BYTES = SLICE_BYTES
 

@@ -35,9 +35,10 @@ from statelake.pipelines.lake.ingest.large_slice_tasks import (
 from statelake.pipelines.lake.tables.file_spans import Partitioning
 from statelake.pipelines.lake.tables.records import DataFile
 from statelake.pipelines.times import Stopwatch
+from statelake.state_core.model.entries import CuttableFile, FilePiece
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.measure import Measure
-from statelake.state_core.model.snapshot import CuttableFile, FilePiece, Operator
+from statelake.state_core.model.snapshot import Operator
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -13,9 +13,9 @@ import numpy as np
 
 from statelake.pipelines.lake.tables.records import OperatorRecord, PartRecord
 from statelake.state_core.kernels.hashing import fingerprint_entries
+from statelake.state_core.model.entries import KeyedFile
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.measure import GroupSums
-from statelake.state_core.model.snapshot import KeyedFile
 from statelake.state_core.serializers.framework.columns import U8Array
 
 DIGESTED_BYTES = 4 << 20

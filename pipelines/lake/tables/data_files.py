@@ -15,8 +15,9 @@ from statelake.pipelines.lake.tables.names import KEY_GROUPS_FILE, new_folder
 from statelake.pipelines.lake.tables.parquet_bounds import BoundedWriter
 from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY
 from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.model.entries import Entries
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.snapshot import Entries, KeyedState, StateKind
+from statelake.state_core.model.snapshot import KeyedState, StateKind
 
 ROW_GROUP_BYTES = 64 << 20
 ZSTD_LEVEL = 1

@@ -19,8 +19,8 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from statelake.state_core.model.entries import CuttableFile, KeyedFile
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.snapshot import CuttableFile, KeyedFile
 
 MAX_PARTITIONS = 128
 FILE_BYTES = 1 << 20

@@ -27,15 +27,10 @@ from statelake.state_core.formats.layout.meta_info import (
     StateMetaInfo,
     read_keyed_header,
 )
+from statelake.state_core.model.entries import Entries, StoredSpan
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import EncodedKey
-from statelake.state_core.model.snapshot import (
-    NO_NAMES,
-    Entries,
-    KeyedState,
-    RowNames,
-    StoredSpan,
-)
+from statelake.state_core.model.snapshot import NO_NAMES, KeyedState, RowNames
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.decoders import (
     finding_ends,

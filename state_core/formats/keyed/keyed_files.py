@@ -37,6 +37,7 @@ from statelake.state_core.formats.keyed.unified.unified_file import UnifiedKeyed
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.meta_info import KeyedHeader, SerializerEntry
 from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.model.entries import KeyedFile
 from statelake.state_core.model.handles import (
     ChangelogByteHandle,
     ChangelogFileHandle,
@@ -49,7 +50,7 @@ from statelake.state_core.model.handles import (
     StreamHandle,
 )
 from statelake.state_core.model.key_groups import prefix_bytes
-from statelake.state_core.model.snapshot import KeyedFile, KeyedState, RowNames
+from statelake.state_core.model.snapshot import KeyedState, RowNames
 
 END_MARK = b"\xff\xff"  # of a key group in the unified format
 LAST_OF_RUN = 0x80  # instead of the first zero of key group 0, in the last key of a state

@@ -26,7 +26,8 @@ import pyarrow as pa
 from statelake.state_core.errors import EncodeError, UnsupportedFormatError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.kernels.encode import copy_ranges
-from statelake.state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.model.entries import Entries
+from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.nested import elements_of, lists_of, same_lists
 from statelake.state_core.serializers.basic.numbers import BooleanSerializer, LongSerializer
 from statelake.state_core.serializers.composite.collections import DelimitedListSerializer

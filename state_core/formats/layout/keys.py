@@ -31,8 +31,9 @@ from statelake.state_core.formats.layout.keyed_states import with_row_names
 from statelake.state_core.formats.layout.meta_info import parse_key_serializer
 from statelake.state_core.kernels.encode import copy_ranges
 from statelake.state_core.kernels.skip import UNKNOWN, locate_counted
+from statelake.state_core.model.entries import Entries
 from statelake.state_core.model.key_groups import EncodedKey, key_group_of
-from statelake.state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import (
     ALL_PRESENT,

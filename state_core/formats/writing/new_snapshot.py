@@ -62,6 +62,7 @@ from statelake.state_core.formats.writing.writer import (
     keyed_handle,
     write_keyed_part,
 )
+from statelake.state_core.model.entries import Entries
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import (
     check_parallelism,
@@ -69,7 +70,6 @@ from statelake.state_core.model.key_groups import (
     key_group_ranges,
     operator_id_of_uid,
 )
-from statelake.state_core.model.snapshot import Entries
 from statelake.state_core.serializers.composite.namespaces import SingletonSerializer
 
 FIRST_CHECKPOINT = 1

@@ -25,8 +25,8 @@ from statelake.state_core.formats.writing.unified_encode import (
 )
 from statelake.state_core.kernels.hashing import fingerprint_entries
 from statelake.state_core.kernels.scan import BETWEEN_RUNS, scan_unified
+from statelake.state_core.model.entries import Entries
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.snapshot import Entries
 from statelake.state_core.serializers.framework.columns import I64Array, U8Array
 
 LAST_OF_RUN = 0x80

@@ -25,7 +25,8 @@ from statelake.state_core.formats.layout.keyed_layout import (
     RowWriter,
 )
 from statelake.state_core.kernels.encode import copy_pieces, write_entry_heads, write_values_heads
-from statelake.state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.model.entries import Entries
+from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.framework.columns import (
     ALL_PRESENT,
     I64Array,

@@ -28,8 +28,8 @@ from statelake.state_core.formats.layout.meta_info import (
     parse_state_meta_info,
 )
 from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.model.entries import Entries, KeyedFile
 from statelake.state_core.model.handles import KeyedHandle, KeyGroupRange
-from statelake.state_core.model.snapshot import Entries, KeyedFile
 from statelake.state_core.runtime.backends.backend import KeyedStateBackend
 from statelake.state_core.runtime.backends.states.registry import RegisteredState, StateRegistry
 

@@ -35,8 +35,9 @@ from rocksdict import (
 
 from statelake.state_core.errors import CorruptSnapshotError
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.model.entries import Entries
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.runtime.backends.backend import KeyedStateBackend
 from statelake.state_core.runtime.backends.states.configuration import BackendConfiguration
 from statelake.state_core.runtime.backends.states.keys import namespace_ends

@@ -194,7 +194,7 @@ def test_counting_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("statelake.state_core.formats.description.measure_operator", never)
     report = inspected(WORDS, "--no-entries")
     assert "entries" not in state_of(report, "counter", "count")
-    monkeypatch.setattr("statelake.state_core.formats.description.AUTO_COUNT_BYTES", 10)
+    monkeypatch.setattr("statelake.state_core.formats.describing.AUTO_COUNT_BYTES", 10)
     assert inspected(WORDS) == report
 
 

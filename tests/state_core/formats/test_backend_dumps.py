@@ -23,6 +23,7 @@ from statelake.state_core.formats.operator_state.operator_states import (
     encode_operator_file,
     operator_layout,
 )
+from statelake.state_core.model.entries import KeyedFile
 from statelake.state_core.model.handles import (
     DistributionMode,
     InlineHandle,
@@ -32,7 +33,6 @@ from statelake.state_core.model.handles import (
     OperatorHandle,
     PartitionOffsets,
 )
-from statelake.state_core.model.snapshot import KeyedFile
 from tests.support.savepoints.golden_cases import GOLDEN
 
 VECTORS = GOLDEN / "vectors"

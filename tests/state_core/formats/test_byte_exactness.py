@@ -19,7 +19,7 @@ from statelake.state_core.formats.writing.unified_encode import (
     encode_rows,
 )
 from statelake.state_core.formats.writing.writer import encoded_groups
-from statelake.state_core.model.snapshot import Entries, KeyedFile
+from statelake.state_core.model.entries import Entries, KeyedFile
 from statelake.state_core.serializers import registered_classes
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 

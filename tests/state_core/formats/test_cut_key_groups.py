@@ -22,8 +22,8 @@ from statelake.state_core.formats.keyed.unified.unified_file import UnifiedFile,
 from statelake.state_core.formats.rewriting.recompression import recompress_snapshot
 from statelake.state_core.formats.writing.new_snapshot import write_snapshot
 from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator
+from statelake.state_core.model.entries import Entries, FilePiece
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.snapshot import Entries, FilePiece
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 CANONICAL = [case for case in golden_cases() if "canonical" in case.name]

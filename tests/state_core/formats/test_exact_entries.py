@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
-from statelake.state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.model.entries import Entries
+from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.basic.numbers import LongSerializer
 from statelake.state_core.serializers.basic.text import StringSerializer
 from statelake.state_core.serializers.composite.collections import ListSerializer, MapSerializer

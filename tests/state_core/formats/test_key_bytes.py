@@ -16,7 +16,8 @@ from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.keys import encode_keys, keys_of
 from statelake.state_core.formats.writing.rehash import assign_key_groups
 from statelake.state_core.formats.writing.unified_encode import StateRows, key_bytes
-from statelake.state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.model.entries import Entries
+from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.basic.numbers import LongSerializer
 from statelake.state_core.serializers.basic.text import StringSerializer
 from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer

@@ -16,8 +16,9 @@ from statelake.state_core.errors import CorruptSnapshotError, EncodeError
 from statelake.state_core.formats.keyed.rocksdb.rocksdb_native import RocksDBFiles, RocksDBKeyedFile
 from statelake.state_core.formats.layout.keys import decode_keys, keys_of
 from statelake.state_core.formats.reader import Snapshot
+from statelake.state_core.model.entries import Entries
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.snapshot import Entries, KeyedState
+from statelake.state_core.model.snapshot import KeyedState
 from tests.support.rocksdb_databases import Settings, opened, tables_in, write
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 from tests.support.savepoints.heap_timers import TIMER_KEYS, heap_timers

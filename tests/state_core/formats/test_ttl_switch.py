@@ -19,7 +19,8 @@ from statelake.state_core.formats.layout.keyed_states import has_ttl, with_ttl_b
 from statelake.state_core.formats.layout.meta_info import parse_state_meta_info
 from statelake.state_core.formats.rewriting.ttl_switch import switch_off, switch_on
 from statelake.state_core.formats.writing.unified_encode import StateRows
-from statelake.state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.model.entries import Entries
+from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.basic.numbers import LongSerializer
 from statelake.state_core.serializers.basic.text import StringSerializer
 from statelake.state_core.serializers.basic.times import InstantSerializer

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from statelake.state_core.errors import CorruptSnapshotError
+from statelake.state_core.model.entries import Entries
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.measure import Measure
-from statelake.state_core.model.snapshot import Entries
 
 
 def entries(states: list[int], groups: list[int]) -> Entries:

@@ -10,7 +10,8 @@ import pytest
 from statelake.state_core.errors import IncompatibleError, OversizedError, UnsupportedFormatError
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.keys import encode_key
-from statelake.state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.model.entries import Entries
+from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.basic.numbers import LongSerializer
 from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
 from statelake.state_core.serializers.composite.pojo import PojoSerializer

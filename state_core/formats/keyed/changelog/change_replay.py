@@ -39,7 +39,8 @@ from statelake.state_core.formats.keyed.changelog.change_tables import (
 )
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.keys import behind_parts
-from statelake.state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.model.entries import Entries
+from statelake.state_core.model.snapshot import StateKind
 
 HEAD = 3  # u8 operation, i16 state id
 BATCH_ROWS = 1 << 17

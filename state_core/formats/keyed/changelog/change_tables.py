@@ -20,7 +20,8 @@ from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.keys import namespaced_keys_of
 from statelake.state_core.kernels.changes import find_sorted
-from statelake.state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.model.entries import Entries
+from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.basic.numbers import LongSerializer
 from statelake.state_core.serializers.composite.wrappers import TtlSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializer

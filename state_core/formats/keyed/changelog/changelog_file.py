@@ -31,8 +31,9 @@ from statelake.state_core.formats.layout.meta_info import (
     StateMetaInfo,
     serializer_entry,
 )
+from statelake.state_core.model.entries import Entries
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.snapshot import Entries, KeyedState
+from statelake.state_core.model.snapshot import KeyedState
 from statelake.state_core.serializers.composite.wrappers import TimerSerializerSnapshot
 
 

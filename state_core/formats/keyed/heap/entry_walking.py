@@ -16,7 +16,7 @@ from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.keyed_layout import trailer_sizes
 from statelake.state_core.kernels.encode import copy_pieces
 from statelake.state_core.kernels.skip import UNKNOWN, locate_counted
-from statelake.state_core.model.snapshot import Entries
+from statelake.state_core.model.entries import Entries
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import I32Array, I64Array, U8Array
 

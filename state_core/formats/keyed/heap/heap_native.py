@@ -49,8 +49,9 @@ from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.meta_info import KeyedHeader
 from statelake.state_core.kernels.encode import copy_pieces
 from statelake.state_core.kernels.skip import DELIMITER, UNKNOWN, WHEN, locate_counted
+from statelake.state_core.model.entries import Entries
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.basic.numbers import LongSerializer
 from statelake.state_core.serializers.composite.collections import ListSerializer, MapSerializer
 from statelake.state_core.serializers.composite.wrappers import TtlSerializer

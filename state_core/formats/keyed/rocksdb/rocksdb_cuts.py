@@ -19,8 +19,8 @@ from statelake.state_core.errors import OversizedError, StateError
 from statelake.state_core.files.filesystem import ByteSource
 from statelake.state_core.files.workers import Workers
 from statelake.state_core.formats.keyed.rocksdb.sst_file import KeyBounds, SstFile
+from statelake.state_core.model.entries import FilePiece, pieces_between
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.snapshot import FilePiece, pieces_between
 
 MARKS = 16  # keys of a table that are looked up for every piece's worth of bytes
 READERS = 8

@@ -63,9 +63,10 @@ from statelake.state_core.formats.keyed.rocksdb.rocksdb_tables import (
 from statelake.state_core.formats.keyed.rocksdb.sst_file import KeyBounds, SstFile
 from statelake.state_core.formats.layout.meta_info import KeyedHeader
 from statelake.state_core.kernels.sst import TRAILER
+from statelake.state_core.model.entries import Entries, FilePiece, StoredSpan
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import EncodedKey
-from statelake.state_core.model.snapshot import Entries, FilePiece, StateKind, StoredSpan
+from statelake.state_core.model.snapshot import StateKind
 
 _Rows: TypeAlias = list[tuple[int, Pairs]]
 

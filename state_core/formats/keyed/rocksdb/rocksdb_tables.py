@@ -19,7 +19,7 @@ from statelake.state_core.formats.keyed.rocksdb.sst_blocks import BlockRun
 from statelake.state_core.formats.keyed.rocksdb.sst_file import KeyBounds, SstFile
 from statelake.state_core.kernels import sst_merge as merge
 from statelake.state_core.kernels.sst import SLACK
-from statelake.state_core.model.snapshot import Entries
+from statelake.state_core.model.entries import Entries
 from statelake.state_core.serializers.framework.columns import I64Array, U8Array
 
 _Array = TypeVar("_Array", U8Array, I64Array)

@@ -34,8 +34,9 @@ from statelake.state_core.formats.layout.meta_info import (
     StateMetaInfo,
     serializer_entry,
 )
+from statelake.state_core.model.entries import Entries
 from statelake.state_core.model.handles import KeyGroupRange, KeyGroupsHandle
-from statelake.state_core.model.snapshot import TIMER_PREFIX, Entries
+from statelake.state_core.model.snapshot import TIMER_PREFIX
 from statelake.state_core.serializers.basic.numbers import LongSerializer
 from statelake.state_core.serializers.composite.wrappers import TimerSerializerSnapshot
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot

@@ -26,9 +26,9 @@ from statelake.state_core.formats.keyed.headed_file import KeyGroupSpan, Spanned
 from statelake.state_core.formats.layout.meta_info import KeyedHeader
 from statelake.state_core.kernels import scan
 from statelake.state_core.kernels.scan import scan_unified
+from statelake.state_core.model.entries import Entries, FilePiece, pieces_between
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import prefix_bytes
-from statelake.state_core.model.snapshot import Entries, FilePiece, pieces_between
 
 WINDOW_BYTES = 4 << 20
 USUAL_RATIO = 3  # of bytes to those that Snappy makes of them

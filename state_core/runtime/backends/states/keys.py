@@ -18,9 +18,9 @@ import numpy as np
 from statelake.state_core.errors import KeyGroupError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout, trailer_sizes
+from statelake.state_core.model.entries import Entries
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import key_group_of
-from statelake.state_core.model.snapshot import Entries
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import Cursor, I64Array
 

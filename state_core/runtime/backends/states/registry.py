@@ -30,8 +30,9 @@ from statelake.state_core.formats.layout.meta_info import (
 from statelake.state_core.formats.layout.state_compatibility import OperatorSchema, check_operators
 from statelake.state_core.formats.rewriting.value_migration import migrate_rows
 from statelake.state_core.formats.writing.unified_encode import StateRows, encode_rows
+from statelake.state_core.model.entries import Entries
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.runtime.backends.states.tables import (
     ListTable,
     MapTable,

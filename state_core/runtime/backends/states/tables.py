@@ -18,8 +18,8 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
+from statelake.state_core.model.entries import Entries
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.snapshot import Entries
 
 DELIMITER = b","
 PENDING_BYTES = 8 << 20

@@ -23,8 +23,8 @@ from statelake.pipelines.lake.tables.table_rows import TableRows
 from statelake.pipelines.requests.imports import Import
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from statelake.state_core.model.entries import Entries, KeyedFile
 from statelake.state_core.model.handles import IncrementalHandle, KeyGroupRange
-from statelake.state_core.model.snapshot import Entries, KeyedFile
 from tests.support.lakes import (
     KINDS,
     LOCAL,

@@ -33,13 +33,13 @@ from statelake.state_core.formats.keyed.changelog.changelog_file import Changelo
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from statelake.state_core.formats.reader import Snapshot
 from statelake.state_core.integrity import check_snapshot
+from statelake.state_core.model.entries import Entries
 from statelake.state_core.model.handles import (
     ChangelogByteHandle,
     ChangelogFileHandle,
     ChangelogHandle,
 )
 from statelake.state_core.model.key_groups import key_groups_of
-from statelake.state_core.model.snapshot import Entries
 from tests.support.command import run
 from tests.support.savepoints.change_logs import CHECKPOINTS, rows_of, savepoint_of, unpack
 

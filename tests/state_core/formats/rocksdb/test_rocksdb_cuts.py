@@ -19,8 +19,8 @@ from statelake.state_core.formats.keyed.rocksdb import rocksdb_native
 from statelake.state_core.formats.keyed.rocksdb.rocksdb_native import RocksDBFiles, RocksDBKeyedFile
 from statelake.state_core.formats.keyed.rocksdb.rocksdb_tables import FamilyTables, OutputBatch
 from statelake.state_core.formats.keyed.rocksdb.sst_file import KeyBounds, SstFile
+from statelake.state_core.model.entries import FilePiece
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.snapshot import FilePiece
 from statelake.state_core.serializers.framework.columns import U8Array
 from tests.state_core.formats.rocksdb.test_sst_reading import DATABASES, settings_, steps
 from tests.support.rocksdb_databases import (
