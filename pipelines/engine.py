@@ -117,12 +117,12 @@ def map_largest_first(
         progress: Called with (done, total) in bytes after each task.
     """
     order = sorted(range(len(tasks)), key=lambda index: -sizes[index])
-    told = None
+    report = None
     if progress is not None:
         # not every engine reports which tasks have ended, but most end in the order of their start
         reached = [0, *accumulate(max(1, sizes[index]) for index in order)]
-        told = partial(_told_in_bytes, progress, reached)
-    results = engine.map(function, [tasks[index] for index in order], told)
+        report = partial(_told_in_bytes, progress, reached)
+    results = engine.map(function, [tasks[index] for index in order], report)
     by_task = dict(zip(order, results, strict=True))
     return [by_task[index] for index in range(len(tasks))]
 

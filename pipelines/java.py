@@ -75,12 +75,12 @@ def run_java(
         text=True, encoding="utf-8", errors="replace", env=environment, start_new_session=True,
     ) as process:  # fmt: skip
         try:
-            printed, told = process.communicate(timeout=timeout)
+            printed, errors = process.communicate(timeout=timeout)
         except BaseException:  # also Ctrl-C
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             raise
-    return subprocess.CompletedProcess(command, process.returncode, printed, told)
+    return subprocess.CompletedProcess(command, process.returncode, printed, errors)
 
 
 def require_java(user: str = "Spark") -> None:

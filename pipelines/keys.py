@@ -317,14 +317,14 @@ def odd_key(states: Iterable[KeyedState], key: TypeSerializer, text: str) -> Odd
         if RAW_KEY not in state.schema.names:
             continue
         try:
-            found = _odd_key_in(state, key, wanted)
+            odd = _odd_key_in(state, key, wanted)
         except OversizedError:
             raise
         except StateError as error:  # others may have it
             lost = lost or error.within(f"state {state.name!r}")
             continue
-        if found is not None:
-            return found
+        if odd is not None:
+            return odd
     if lost is not None:
         raise lost
     return None
@@ -378,10 +378,10 @@ def keys_of_owners(
     except EncodeError as error:
         parsed, refused = [], error
     known = {id(owner): value for owner, value in parsed}
-    found: list[tuple[_Owner, Any, OddKey | None]] = []
+    keys: list[tuple[_Owner, Any, OddKey | None]] = []
     for owner, key in owners:
         if id(owner) in known:
-            found.append((owner, known[id(owner)], None))
+            keys.append((owner, known[id(owner)], None))
             continue
         try:
             odd = odd_key(states_of(owner), key, text)
@@ -391,10 +391,10 @@ def keys_of_owners(
             unread.append((owner, error))
             continue
         if odd is not None:
-            found.append((owner, odd.value, odd))
-    if refused is not None and not found and not unread:
+            keys.append((owner, odd.value, odd))
+    if refused is not None and not keys and not unread:
         raise refused
-    return found
+    return keys
 
 
 def rows_in_savepoint(
@@ -465,11 +465,11 @@ def _batches(
         ]
         apart = [[index] for index in indexes] if isinstance(file, FileOfFamilies) else [indexes]
         for together in apart:
-            found = file.entries_of_key(key, together)
+            batches = file.entries_of_key(key, together)
             while True:
                 at = together[0] if len(together) == 1 else None  # the state that is read
                 try:
-                    entries = next(found)
+                    entries = next(batches)
                     at = int(entries.state_of[0])
                     rows = file.decode(at, entries)
                 except StopIteration:
@@ -500,9 +500,9 @@ def _is_text(kind: pa.DataType) -> bool:
 
 def _example_text(key: TypeSerializer) -> str:
     kind = key.arrow_type
-    whole = json_text(_example(kind))
+    text = json_text(_example(kind))
     alone = pa.types.is_struct(kind) and kind.num_fields == 1
-    return f"{whole} or {json_text(_example(kind.field(0).type))}" if alone else whole
+    return f"{text} or {json_text(_example(kind.field(0).type))}" if alone else text
 
 
 def _example(kind: pa.DataType) -> Any:

@@ -146,11 +146,11 @@ def plain_rows(
     kinds = {name: rows.schema.field(name).type for name in names}
     for start in range(0, rows.num_rows, ROWS_AT_ONCE):
         part = rows.slice(start, ROWS_AT_ONCE)
-        whole = rows_said(part, layout)
-        for row, more in zip(part.select(names).to_pylist(), whole, strict=True):
-            said = row | more
-            told = {name: plain(said[name], kinds.get(name)) for name in (*names, *more)}
-            yield head | told
+        untyped = rows_said(part, layout)
+        for row, more in zip(part.select(names).to_pylist(), untyped, strict=True):
+            values = row | more
+            shown = {name: plain(values[name], kinds.get(name)) for name in (*names, *more)}
+            yield head | shown
 
 
 def rows_said(rows: pa.RecordBatch | pa.Table, layout: Any = None) -> list[dict[str, Any]]:
@@ -160,7 +160,7 @@ def rows_said(rows: pa.RecordBatch | pa.Table, layout: Any = None) -> list[dict[
         rows: The rows, with their columns of exact bytes.
         layout: The state's layout; without it there are only the bytes.
     """
-    said: list[dict[str, Any]] = [{} for _ in range(rows.num_rows)]
+    untyped: list[dict[str, Any]] = [{} for _ in range(rows.num_rows)]
     if layout is not None and rows.num_rows:
         from statelake.state_core.formats.whole_rows import (  # noqa: PLC0415 - if printed
             whole_rows,
@@ -169,14 +169,14 @@ def rows_said(rows: pa.RecordBatch | pa.Table, layout: Any = None) -> list[dict[
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
         (batch,) = table.combine_chunks().to_batches()
         for row, more in whole_rows(layout, batch).items():
-            said[row] = more
-        return said
+            untyped[row] = more
+        return untyped
     for name in rows.schema.names:
         if name.startswith(RAW) and rows.column(name).null_count < rows.num_rows:
             for row, data in enumerate(rows.column(name).to_pylist()):
                 if data is not None:
-                    said[row][name] = data
-    return said
+                    untyped[row][name] = data
+    return untyped
 
 
 def typed_row(row: pa.RecordBatch, layout: Any) -> dict[str, Any]:

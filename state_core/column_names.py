@@ -22,7 +22,7 @@ _NOT_PLAIN = re.compile(r"[^\w#@-]+")  # what Delta, Spark or a query would not 
 
 def plain_names(names: Sequence[str]) -> tuple[str, ...]:
     """Return names that tables and queries take, each another one, whatever their case."""
-    found: list[str] = []
+    unique_names: list[str] = []
     taken: dict[str, int] = {}  # by name, the last number behind it
     for index, name in enumerate(names):
         text = name.encode("utf-8", "replace").decode().replace("$", "")
@@ -32,8 +32,8 @@ def plain_names(names: Sequence[str]) -> tuple[str, ...]:
             taken[plain.lower()] += 1
             unique = f"{plain}_{taken[plain.lower()]}"
         taken[unique.lower()] = 1
-        found.append(unique)
-    return tuple(found)
+        unique_names.append(unique)
+    return tuple(unique_names)
 
 
 def column_names(names: Sequence[str]) -> tuple[str, ...]:
@@ -76,24 +76,24 @@ def field_name(column: pa.Field) -> str:
 
 def column_path(kind: pa.DataType, path: str) -> str:
     """Return the columns of a field within a type, from its names in Flink, or from theirs."""
-    found = _fields_at(kind, path)
-    return ".".join(name if column is None else column.name for name, column in found)
+    steps = _fields_at(kind, path)
+    return ".".join(name if column is None else column.name for name, column in steps)
 
 
 def field_path(kind: pa.DataType, path: str) -> str:
     """Return the names in Flink of a field within a type, from these, or from its columns'."""
-    found = _fields_at(kind, path)
-    return ".".join(name if column is None else field_name(column) for name, column in found)
+    steps = _fields_at(kind, path)
+    return ".".join(name if column is None else field_name(column) for name, column in steps)
 
 
 def _fields_at(kind: pa.DataType, path: str) -> Iterator[tuple[str, pa.Field | None]]:
     """Yield each name of a path, and its column; None if the type has no such field."""
     for name in path.split("."):
         inner = list(kind) if pa.types.is_struct(kind) else []
-        found = next((each for each in inner if field_name(each) == name), None)
-        found = found or next((each for each in inner if each.name == name), None)
-        yield name, found
-        kind = pa.null() if found is None else found.type
+        field = next((each for each in inner if field_name(each) == name), None)
+        field = field or next((each for each in inner if each.name == name), None)
+        yield name, field
+        kind = pa.null() if field is None else field.type
 
 
 def twins(fields: Iterable[pa.Field]) -> tuple[str, ...]:
@@ -101,9 +101,9 @@ def twins(fields: Iterable[pa.Field]) -> tuple[str, ...]:
     taken: dict[str, str] = {}
     for field in fields:
         kind = field.type
-        found = twins([kind.field(index) for index in range(kind.num_fields)])
-        if found:
-            return found
+        nested = twins([kind.field(index) for index in range(kind.num_fields)])
+        if nested:
+            return nested
         if field.name.lower() in taken:
             return taken[field.name.lower()], field.name
         taken[field.name.lower()] = field.name
@@ -120,10 +120,10 @@ def refuse_twins(fields: Iterable[pa.Field], place: str) -> None:
     Raises:
         PluginError: Two names differ only in their case.
     """
-    found = twins(fields)
-    if found:
+    pair = twins(fields)
+    if pair:
         raise PluginError(
-            f"the fields {found[0]!r} and {found[1]!r} differ only in their case, and no table"
+            f"the fields {pair[0]!r} and {pair[1]!r} differ only in their case, and no table"
             " takes both",
             place=place,
             remedy="have the decoder, or the serializer, of your own give one of them another name",

@@ -122,8 +122,8 @@ class StateError(Exception):
 
     def __str__(self) -> str:
         text = f"{self.place}: {self.problem}" if self.place else self.problem
-        whole = f"{text}; {self.remedy}" if self.remedy else text
-        return printable(whole)
+        message = f"{text}; {self.remedy}" if self.remedy else text
+        return printable(message)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Travel between processes with every field."""

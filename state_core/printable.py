@@ -67,7 +67,7 @@ def printable(text: str) -> str:
     """Escape characters in a text that control a terminal or are invisible."""
     if text.isprintable():
         return text
-    return _UNPRINTABLE.sub(lambda found: repr(found[0])[1:-1], text)
+    return _UNPRINTABLE.sub(lambda match: repr(match[0])[1:-1], text)
 
 
 def without_keys(uri: str) -> str:
@@ -98,7 +98,7 @@ def printable_json(text: str) -> str:
     if text.isprintable():
         return text
     return _UNPRINTABLE.sub(
-        lambda found: "\n" if found[0] == "\n" else json.dumps(found[0])[1:-1], text
+        lambda match: "\n" if match[0] == "\n" else json.dumps(match[0])[1:-1], text
     )
 
 

@@ -135,8 +135,8 @@ class SnapshotEditor:
         from statelake.pipelines.lake.catalog.recorded_sources import offsets_at
 
         job = self.parent.job
-        found = offsets_at(job.lake.catalog, job.name, self.parent.name, bootstrap_servers, time)
-        return self._add("set_offsets", *found)
+        offsets = offsets_at(job.lake.catalog, job.name, self.parent.name, bootstrap_servers, time)
+        return self._add("set_offsets", *offsets)
 
     def inexact(self) -> Self:
         """Let predicates go by what columns show of values that they don't hold in full."""

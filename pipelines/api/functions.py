@@ -126,11 +126,11 @@ def check_legality(
     from statelake.state_core.formats import open_snapshot
     from statelake.state_core.runtime.legality.stored_states import held_operators
 
-    job, held = load_job(declared) if isinstance(declared, str) else declared, None
+    job, stored = load_job(declared) if isinstance(declared, str) else declared, None
     if savepoint is not None:
         uids = [operator.uid for operator in job.operators]
-        held = held_operators(open_snapshot(savepoint, uids=uids))
-    return check_declared(job, held, allow_missing=allow_non_restored_state)
+        stored = held_operators(open_snapshot(savepoint, uids=uids))
+    return check_declared(job, stored, allow_missing=allow_non_restored_state)
 
 
 @takes(DiffSavepoints)
@@ -152,8 +152,8 @@ def diff(request: DiffSavepoints) -> Differences:
         names.append(opened.location if "://" in path else path)  # without its credentials
     with in_temporary_lake(request.earlier, **reading) as before:
         before.job.import_snapshot(request.later, "later", **reading)
-        found = before.diff("later", **request.words(Comparison))
-    return Differences(names[0], names[1], found)
+        differences = before.diff("later", **request.words(Comparison))
+    return Differences(names[0], names[1], differences)
 
 
 def diff_types(

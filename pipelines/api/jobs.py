@@ -188,7 +188,7 @@ class Job:
             raise DeclarationError(
                 f"snapshot {first.name} was taken after {last.name}", remedy="exchange them"
             )
-        asked = {each.name for each in (first, last) if each is not None}
+        named = {each.name for each in (first, last) if each is not None}
 
         def chosen(version: CatalogVersion) -> list[SnapshotRecord]:
             return [
@@ -196,15 +196,15 @@ class Job:
                 for record in version.listed(self.name)[0]
                 if (first is None or record.taken_at >= first.taken_at)
                 and (last is None or record.taken_at <= last.taken_at)
-                and (not record.parent or record.snapshot_id in asked)
+                and (not record.parent or record.snapshot_id in named)
             ]
 
         def compare(operator: str, state: str, before: str, after: str) -> KeyChanges:
-            found = diff_state(
+            difference = diff_state(
                 self.lake.catalog, self.name, before, after, operator, state,
                 engine=self.engine, progress=self.progress,
             )  # fmt: skip
-            return KeyChanges(found.added, found.removed, found.changed)
+            return KeyChanges(difference.added, difference.removed, difference.changed)
 
         def grown(records: list[SnapshotRecord]) -> Growth:
             described = [recorded(LakeSnapshot(self, record), record) for record in records]

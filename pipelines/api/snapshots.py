@@ -278,8 +278,8 @@ class LakeSnapshot(Snapshot):
 
         faults = stored_faults(self._catalog, self.record, self.job.progress)
         if savepoint is not None:
-            found = count_faults(self._catalog, self.record, savepoint)
-            faults += [fault for fault in found if fault not in faults]
+            counted = count_faults(self._catalog, self.record, savepoint)
+            faults += [fault for fault in counted if fault not in faults]
         return faults
 
     def check_compatibility(
@@ -319,8 +319,8 @@ class LakeSnapshot(Snapshot):
         )
 
         job = load_job(declared) if isinstance(declared, str) else declared
-        held = held_of_record(self.record)
-        return check_declared(job, held, allow_missing=allow_non_restored_state)
+        stored = held_of_record(self.record)
+        return check_declared(job, stored, allow_missing=allow_non_restored_state)
 
     def sources(self) -> list[SourceState]:
         """Return where its sources go on: offsets, positions, splits."""
@@ -370,15 +370,15 @@ class LakeSnapshot(Snapshot):
         def search(record: SnapshotRecord) -> SearchResult:
             return find_in_snapshot(LakeSnapshot(self.job, record), value, **words)
 
-        found: SearchResult = self._read(search)
+        result: SearchResult = self._read(search)
         size = sum(carried.size for carried in self.record.carried)
         if size:
             why = f"{size:,} bytes of state without tables"
-            found.unsearched.append(Unsearched("", "", "", why))
+            result.unsearched.append(Unsearched("", "", "", why))
         for label, size in keyed_kept_as_bytes(self.record).items():
-            found.unsearched.append(Unsearched(label, "", "", f"{size:,} bytes of {KEYED}"))
-        found.entries_lost += self.problems_of(words.get("operator"), keyed=True)
-        return found
+            result.unsearched.append(Unsearched(label, "", "", f"{size:,} bytes of {KEYED}"))
+        result.entries_lost += self.problems_of(words.get("operator"), keyed=True)
+        return result
 
     def problems_of(
         self, operator: str | None = None, state: str | None = None, *, keyed: bool = False

@@ -348,8 +348,8 @@ def _by_columns(value: Any, wanted: pa.DataType) -> Any:
         unknown = [name for name in value if name not in columns]
         if unknown:
             raise ValueError(f"no field {unknown[0]!r} in the type")
-        held = [(columns[name], each) for name, each in value.items()]
-        return {field.name: _by_columns(each, field.type) for field, each in held}
+        pairs = [(columns[name], each) for name, each in value.items()]
+        return {field.name: _by_columns(each, field.type) for field, each in pairs}
     if pa.types.is_map(wanted) and isinstance(value, dict):
         return {key: _by_columns(each, wanted.item_type) for key, each in value.items()}
     if is_list(wanted) and isinstance(value, list):

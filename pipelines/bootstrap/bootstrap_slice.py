@@ -145,13 +145,13 @@ class FileRows:
     def spill(self, task: SpillTask) -> list[Spill]:
         """Spill all of them, in order."""
         slices: list[list[SourcePiece]] = []
-        held = 0
+        filled = 0
         for piece in self.pieces:
-            if not slices or held + piece.size > PIECE_BYTES:
+            if not slices or filled + piece.size > PIECE_BYTES:
                 slices.append([])
-                held = 0
+                filled = 0
             slices[-1].append(piece)
-            held += piece.size
+            filled += piece.size
         tasks = [SpillSlice(task, self.plan, tuple(slice_)) for slice_ in slices]
         return self.engine.map(spill_slice, tasks, self.progress)
 

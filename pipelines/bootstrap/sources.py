@@ -151,9 +151,9 @@ def lake_table(lake: str, job: str, snapshot: str, state: str, name: str) -> Boo
     for operator in record.operators:
         tables = {table.path: table for table in operator.tables}
         # timers share one table, of which none is a state's alone
-        held = [(each.name, each.table) for each in operator.all_states if each.kind != TIMERS]
+        pairs = [(each.name, each.table) for each in operator.all_states if each.kind != TIMERS]
         for label in (operator.label, operator.operator_id):
-            for state_name, path in held:  # of two of one name the first, which is keyed
+            for state_name, path in pairs:  # of two of one name the first, which is keyed
                 tables_by_name.setdefault(f"{label}/{state_name}", tables[path])
     if state not in tables_by_name:
         raise NotFoundError(

@@ -332,8 +332,8 @@ def _system_refusal(error: BaseException) -> str:
     """What the system refuses and what to do about it; empty if the error is another."""
     number = error.errno if isinstance(error, OSError) else None
     if number is None:
-        found = _SYSTEM_ERROR.search(str(error))
-        number = None if found is None else int(found[1])
+        match = _SYSTEM_ERROR.search(str(error))
+        number = None if match is None else int(match[1])
     remedy = REFUSALS.get(number or 0)
     if remedy is None:
         return ""

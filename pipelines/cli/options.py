@@ -132,8 +132,8 @@ def _complete_snapshots(
 def _items(names: Mapping[str, str], incomplete: str) -> list[CompletionItem]:
     """Return the names that begin with a text, each with its help."""
     return [
-        CompletionItem(name, help=said or None)
-        for name, said in names.items()
+        CompletionItem(name, help=help_text or None)
+        for name, help_text in names.items()
         if name.startswith(incomplete) and _HARMLESS.fullmatch(name)
     ]
 
@@ -460,8 +460,8 @@ def _source_options(
     names = [each.name for each in options_of(reading)]
 
     def gather(**values: Any) -> NamedSnapshot:
-        asked = reading(**{name: values.pop(name) for name in names})
-        return _source(reading=asked, **values)
+        request = reading(**{name: values.pop(name) for name in names})
+        return _source(reading=request, **values)
 
     own = (
         click.argument("savepoint", required=False),

@@ -137,8 +137,8 @@ class CopiedSnapshot(Printed):
         )
         if self.kept_files:
             yield f"{self.kept_files:,} of them were there ({bytes_text(self.kept_bytes)})"
-        said = "was read back and compared" if self.verified else "was not compared"
-        yield f"{self.moved_handles:,} handles lead to the new place; what was written {said}"
+        text = "was read back and compared" if self.verified else "was not compared"
+        yield f"{self.moved_handles:,} handles lead to the new place; what was written {text}"
 
 
 @dataclass(frozen=True)
@@ -359,8 +359,8 @@ def _refuse_overlap(source: Directory, target: Directory) -> None:
     Files that a checkpoint shares lie beside it, so that the directory of the job is its own.
     """
     is_checkpoint = CHECKPOINT_DIRECTORY.fullmatch(posixpath.basename(source.root))
-    whole = source.child("..") if is_checkpoint else source
-    here, there = whole.root, place_of(target.uri, source)
+    original = source.child("..") if is_checkpoint else source
+    here, there = original.root, place_of(target.uri, source)
     if source.local and target.local:
         here, there = os.path.realpath(here), os.path.realpath(there)
     own = os.path.realpath(source.root) if source.local else source.root
@@ -410,10 +410,10 @@ class _CopyPlan:
         self.moved_handles = 0
         needed = self._needed()
         with Workers(LOOKS_AT_ONCE) as pool:
-            found = list(pool.map(self._found, needed.values()))
+            sources = list(pool.map(self._found, needed.values()))
         self._places: dict[str, str] = {}
         taken: dict[str, _CopiedFile] = {}
-        for (name, need), source in zip(needed.items(), found, strict=True):
+        for (name, need), source in zip(needed.items(), sources, strict=True):
             self._places[name] = self._put(need, source, taken)
         self.files = [taken[target] for target in sorted(taken)]
 

@@ -297,22 +297,22 @@ class Growth(Printed):
     @property
     def sentences(self) -> list[str]:
         """The answer: how much, where and why, and what else is known of that."""
-        said = [self._how_much()]
+        texts = [self._how_much()]
         grown = next((state for state in self.states if state.cause), None)
         if grown is None:
-            said.append("No state grew by enough to look for its cause.")
+            texts.append("No state grew by enough to look for its cause.")
         else:
-            said.append(f"{self._share(grown)}: {grown.because}.")
+            texts.append(f"{self._share(grown)}: {grown.because}.")
             if grown.hint:
-                said.append(grown.hint)
+                texts.append(grown.hint)
         before, after = self.steps[0].garbage, self.steps[-1].garbage
         if before and after >= GARBAGE and after > 1.2 * before:
-            said.append(
+            texts.append(
                 f"Its files store {after:.1f} bytes for each byte of keys and values"
                 f" ({before:.1f} before): RocksDB has not compacted away what was"
                 " overwritten or deleted."
             )
-        return said
+        return texts
 
     def _how_much(self) -> str:
         first, last = self.steps[0], self.steps[-1]
@@ -329,16 +329,16 @@ class Growth(Printed):
             )
         a_day = self._rate(self.trend)
         rate = "" if a_day is None else f", by {bytes_text(abs(a_day))} a day"
-        said = f"State {'grew' if word == 'grows' else 'shrank'} from {sizes} {span}{rate}"
+        text = f"State {'grew' if word == 'grows' else 'shrank'} from {sizes} {span}{rate}"
         if self.forecast is not None:
             size, error = self.forecast
-            said += (
+            text += (
                 f"; at this rate it is {bytes_text(size)} in {_days(self.ahead)}, give or take"
                 f" {bytes_text(error)}"
             )
         elif word == "grows":
-            said += "; too little is known for a forecast"
-        return f"{said}."
+            text += "; too little is known for a forecast"
+        return f"{text}."
 
     def _share(self, state: StateGrowth) -> str:
         """Return whose growth it is, in words: a state's, or an operator's in all its states."""
@@ -488,16 +488,16 @@ def growth_of(
         )
     before, after = ordered[0], ordered[-1]
     times = [each.snapshot.taken_at for each in ordered]
-    held = [each.states for each in ordered]
+    by_snapshot = [each.states for each in ordered]
     steps = [
         MeasuredSnapshot(
             each.name, time, _total(states.values()), each.stored, each.compacts, each.taken_from
         )
-        for each, time, states in zip(ordered, times, held, strict=True)
+        for each, time, states in zip(ordered, times, by_snapshot, strict=True)
     ]
     named = {
-        name: _state_growth(name, times, [each.get(name) for each in held])
-        for name in dict.fromkeys([*held[0], *held[-1]])
+        name: _state_growth(name, times, [each.get(name) for each in by_snapshot])
+        for name in dict.fromkeys([*by_snapshot[0], *by_snapshot[-1]])
     }
     by_growth = sorted(named.items(), key=lambda each: (-each[1].change, each[1].label))
     states = [state for _, state in by_growth]
@@ -506,7 +506,9 @@ def growth_of(
     if trend.word == "grows":
         for name, state in by_growth[:EXPLAINED]:
             if state.change >= PART * grown and state.change > 0:
-                _explain(name, state, before, after, held, ordered, compare, keys=request.keys)
+                _explain(
+                    name, state, before, after, by_snapshot, ordered, compare, keys=request.keys
+                )
     groups, skew = _groups(states, before, after)
     return Growth(steps, trend, states, groups, skew, request.ahead)
 
@@ -521,10 +523,10 @@ def _size(state: StateDescription | None) -> Size:
 
 
 def _state_growth(
-    name: Name, times: Sequence[datetime], held: Sequence[StateDescription | None]
+    name: Name, times: Sequence[datetime], descriptions: Sequence[StateDescription | None]
 ) -> StateGrowth:
-    sizes = [_size(each) for each in held]
-    known = next(each for each in reversed(held) if each is not None)
+    sizes = [_size(each) for each in descriptions]
+    known = next(each for each in reversed(descriptions) if each is not None)
     trend = _trend(times, [each.size for each in sizes])
     return StateGrowth(
         *name[:2], known.kind, known.value_type, known.with_ttl, sizes[0], sizes[-1], trend
@@ -552,17 +554,17 @@ def _explain(
     state: StateGrowth,
     before: Described,
     after: Described,
-    held: Sequence[dict[Name, StateDescription]],
+    by_snapshot: Sequence[dict[Name, StateDescription]],
     ordered: Sequence[Described],
     compare: Callable[[str, str, str, str], KeyChanges] | None,
     *,
     keys: bool,
 ) -> None:
     """Fill in the cause of a state's growth."""
-    old, new = held[0].get(name), held[-1].get(name)
+    old, new = by_snapshot[0].get(name), by_snapshot[-1].get(name)
     if old is None:
         since = next(
-            each.name for each, states in zip(ordered, held, strict=True) if name in states
+            each.name for each, states in zip(ordered, by_snapshot, strict=True) if name in states
         )
         state.cause, state.because = "new state", f"it is new since {brief(since)}"
     elif new is not None and _types(old) != _types(new):
@@ -601,12 +603,12 @@ def _types(state: StateDescription) -> tuple[object, ...]:
 
 def _type_words(state: StateDescription, other: StateDescription) -> str:
     """Return the type of a state in words, with what is another type than another one's."""
-    said = f"{state.kind} of {state.type_text}" if state.type_text else f"queue of {state.kind}"
+    text = f"{state.kind} of {state.type_text}" if state.type_text else f"queue of {state.kind}"
     if state.mode is None and state.key_type != other.key_type:
-        said += f", keyed by {brief(state.key_type)}"
+        text += f", keyed by {brief(state.key_type)}"
     if state.namespace_type != other.namespace_type:
-        said += f", of the namespace {brief(state.namespace_type)}"
-    return said
+        text += f", of the namespace {brief(state.namespace_type)}"
+    return text
 
 
 def _explain_sizes(state: StateGrowth) -> None:
@@ -647,7 +649,7 @@ def _explain_keys(state: StateGrowth, first: StateWeights, last: StateWeights) -
         return
     keys = f"{first.keys:,} to {last.keys:,}"
     if state.kind == "list" and first.elements and state.cause == "larger values":
-        each = [held.elements / max(1, held.entries) for held in (first, last)]
+        each = [weights.elements / max(1, weights.entries) for weights in (first, last)]
         if each[1] > 1.2 * each[0]:
             state.cause = "longer lists"
             state.because = (
@@ -655,7 +657,7 @@ def _explain_keys(state: StateGrowth, first: StateWeights, last: StateWeights) -
                 f" {keys} keys"
             )
     elif state.kind == "map" and state.cause == "more entries":
-        each = [held.entries / max(1, held.keys) for held in (first, last)]
+        each = [weights.entries / max(1, weights.keys) for weights in (first, last)]
         if each[1] > 1.2 * each[0] and last.keys - first.keys < MOST * first.keys:
             state.cause = "larger maps"
             state.because = (
@@ -681,34 +683,34 @@ def _earlier_size(key: HeavyKey, first: StateWeights) -> int:
 
 def _hint(state: StateGrowth) -> str:
     """Return what else is known: whether keys leave, and what a time to live would free."""
-    said = []
+    hints = []
     changes = state.changes
     if changes is not None and state.first.entries:
         stayed = state.first.entries - changes.removed
         left = "none has left" if not changes.removed else f"{changes.removed:,} have left"
         same = stayed - changes.changed
-        said.append(
+        hints.append(
             f"Of its first {state.first.entries:,} entries {left}, and {same:,} have not changed"
             " since"
         )
     freed = [each for each in state.expired if each[1]]
     if freed:
         time, entries, size = freed[0]
-        said.append(
+        hints.append(
             f"{entries:,} entries ({bytes_text(size)}) were not accessed in the last {time}, which"
             " a time to live of that length would free"
         )
     elif not state.with_ttl and state.kind != "timers":
-        said.append("it has no time to live" if said else "It has no time to live")
-    return f"{'; '.join(said)}." if said else ""
+        hints.append("it has no time to live" if hints else "It has no time to live")
+    return f"{'; '.join(hints)}." if hints else ""
 
 
 def _weights(
     snapshot: Snapshot, state: StateGrowth, ttl: Sequence[timedelta]
 ) -> StateWeights | None:
     """Return the keys of a state; None if it has none."""
-    held = snapshot.top(HEAVY_KEYS, operator=state.operator, state=state.state, ttl=ttl)
-    return held.get(state.operator, {}).get(state.state)
+    weights = snapshot.top(HEAVY_KEYS, operator=state.operator, state=state.state, ttl=ttl)
+    return weights.get(state.operator, {}).get(state.state)
 
 
 def _groups(
@@ -728,12 +730,12 @@ def _groups(
         return [], skew
     grown = new.sizes - old.sizes
     most = [int(group) for group in (-grown).argsort(kind="stable")[:SHOWN_GROUPS]]
-    found = [
+    groups = [
         GroupGrowth(label, group, int(old.sizes[group]), int(new.sizes[group]))
         for group in most
         if grown[group] > 0
     ]
-    return found, skew
+    return groups, skew
 
 
 def _as_large(before: float, after: float) -> str:

@@ -534,7 +534,7 @@ class _RemovalPlan:
 
     def result(self) -> Orphans:
         """Return the orphans, and what stays."""
-        found = []
+        orphans = []
         for path, (family, part) in sorted(self.zones.items()):
             file = self.tree.files[path]
             name = posixpath.basename(path)
@@ -548,7 +548,7 @@ class _RemovalPlan:
                 self.kept[family, reason] += 1
                 self.kept_bytes[family, reason] += file.size
             else:
-                found.append(Orphan(path, file.size, file.modified, kind, family))
+                orphans.append(Orphan(path, file.size, file.modified, kind, family))
         kept = [
             KeptFiles(family, reason, count, self.kept_bytes[family, reason])
             for (family, reason), count in sorted(self.kept.items())
@@ -556,7 +556,7 @@ class _RemovalPlan:
         names = self.references.names
         named = sum(posixpath.basename(path) in names for path in self.tree.files)
         return Orphans(
-            self.tree.directory.uri, tuple(found), tuple(kept), named, self.references.snapshots
+            self.tree.directory.uri, tuple(orphans), tuple(kept), named, self.references.snapshots
         )
 
     def _is_flinks(self, family: str, part: str) -> bool:
@@ -683,7 +683,7 @@ def delete_orphans(location: str | os.PathLike[str], plan: Orphans) -> Orphans:
     if not (plan.files or before):
         return replace(plan, deleted=0)
     names = [{"path": each.path, "bytes": each.size} for each in plan.files]
-    held = _hold(directory, json.dumps({"version": 1, "files": names}).encode())
+    descriptor = _hold(directory, json.dumps({"version": 1, "files": names}).encode())
     try:
         tree = Tree(location)
         references, _ = _references(tree, location, None, PathMap())
@@ -694,8 +694,8 @@ def delete_orphans(location: str | os.PathLike[str], plan: Orphans) -> Orphans:
             directory.delete_files(paths[start : start + DELETED_AT_ONCE])
         directory.delete(JOURNAL)
     finally:
-        if held >= 0:
-            os.close(held)
+        if descriptor >= 0:
+            os.close(descriptor)
     return replace(plan, files=tuple(files.values()), deleted=len(files), went_on=went_on)
 
 
@@ -707,10 +707,10 @@ def _hold(directory: ConfinedDirectory, names: bytes) -> int:
     Raises:
         SnapshotError: Another process deletes there, or may do so.
     """
-    held = directory.hold(JOURNAL, names)
-    if held is None and directory.local and directory.remove_left_part(JOURNAL):
-        held = directory.hold(JOURNAL, names)
-    if held is None:
+    descriptor = directory.hold(JOURNAL, names)
+    if descriptor is None and directory.local and directory.remove_left_part(JOURNAL):
+        descriptor = directory.hold(JOURNAL, names)
+    if descriptor is None:
         raise SnapshotError(
             "another process deletes files there" if directory.local
             else "another process deletes files there, or was killed while it did",
@@ -718,7 +718,7 @@ def _hold(directory: ConfinedDirectory, names: bytes) -> int:
             remedy="wait for it" if directory.local
             else "wait for it; if none runs any more, remove this file, and run it again",
         )  # fmt: skip
-    return held
+    return descriptor
 
 
 def refuse_planned(directory: Directory, files: AbstractSet[str]) -> None:

@@ -138,8 +138,8 @@ class Tree:
     def led_to(self, link: str) -> str | None:
         """Return the path below the directory to which a link leads now, None if it leads out."""
         place = f"{os.path.realpath(f'{self.directory.root}/{link}')}/"
-        found = (place[len(each) : -1] for each in self._prefixes if place.startswith(each))
-        return next(found, None)
+        paths = (place[len(each) : -1] for each in self._prefixes if place.startswith(each))
+        return next(paths, None)
 
     @cached_property
     def by_name(self) -> dict[str, list[str]]:
@@ -259,11 +259,11 @@ class Scan(Printed):
 
     def lines(self) -> Iterator[str | Table]:
         """Yield what people read."""
-        counts = Counter(found.state for found in self.snapshots)
+        counts = Counter(each.state for each in self.snapshots)
         states = ", ".join(f"{counts[state]:,} {state}" for state in counts)
-        jobs = len({found.job for found in self.snapshots if found.job})
-        said = f"{len(self.snapshots):,} snapshots of {jobs:,} jobs" if self.snapshots else "none"
-        yield f"{said}: {states}" if states else said
+        jobs = len({each.job for each in self.snapshots if each.job})
+        text = f"{len(self.snapshots):,} snapshots of {jobs:,} jobs" if self.snapshots else "none"
+        yield f"{text}: {states}" if states else text
         if not self.snapshots:
             return
         columns = (
@@ -272,32 +272,32 @@ class Scan(Printed):
         )  # fmt: skip
         shown = self.snapshots[:SHOWN]
         rows = [
-            (found.path or ".", _kind(found),
-             "" if found.checkpoint_id is None else str(found.checkpoint_id),
-             f"{found.time:%Y-%m-%d %H:%M}", *_sizes(found), found.state)
-            for found in shown
+            (each.path or ".", _kind(each),
+             "" if each.checkpoint_id is None else str(each.checkpoint_id),
+             f"{each.time:%Y-%m-%d %H:%M}", *_sizes(each), each.state)
+            for each in shown
         ]  # fmt: skip
         yield Table("", columns, rows, len(self.snapshots) - len(rows))
-        for found in (*self.skipped, *shown):
-            if found.problems:
-                yield printable(f"{found.path or '.'} is {found.state}: {found.reason}")
+        for each in (*self.skipped, *shown):
+            if each.problems:
+                yield printable(f"{each.path or '.'} is {each.state}: {each.reason}")
 
 
-def _kind(found: FoundSnapshot) -> str:
-    if found.kind == "checkpoint" and found.traits:
-        return ", ".join(found.traits)
-    return kind_text(found.format, found.kind)
+def _kind(snapshot: FoundSnapshot) -> str:
+    if snapshot.kind == "checkpoint" and snapshot.traits:
+        return ", ".join(snapshot.traits)
+    return kind_text(snapshot.format, snapshot.kind)
 
 
-def _sizes(found: FoundSnapshot) -> tuple[str, ...]:
-    if not found.operators:
+def _sizes(snapshot: FoundSnapshot) -> tuple[str, ...]:
+    if not snapshot.operators:
         return ("",) * 4
-    shared = "" if found.shared_bytes is None else bytes_text(found.shared_bytes)
+    shared = "" if snapshot.shared_bytes is None else bytes_text(snapshot.shared_bytes)
     return (
-        bytes_text(found.bytes),
-        bytes_text(found.incremental_bytes),
+        bytes_text(snapshot.bytes),
+        bytes_text(snapshot.incremental_bytes),
         shared,
-        f"{found.operators} (p{found.parallelism})",
+        f"{snapshot.operators} (p{snapshot.parallelism})",
     )
 
 
@@ -315,7 +315,7 @@ def scan(request: FindSnapshots) -> Scan:
         if each.job.startswith(request.job_id) and _is_within(each.path, tree.within)
     ]  # fmt: skip
 
-    found: list[FoundSnapshot] = []
+    snapshots: list[FoundSnapshot] = []
     skipped: list[FoundSnapshot] = []
     listed = [path for each in wanted if (path := _metadata_of(each)) in tree.files]
     contents = read_ahead(tree, listed, (1 if request.deep else NEWEST_AT_ONCE) if latest else None)
@@ -325,12 +325,12 @@ def scan(request: FindSnapshots) -> Scan:
             each = examine(tree, candidate, content, paths)
             del content
             each = _read_whole(tree, each) if request.deep else each
-            (found if each.restorable or not request.sound else skipped).append(each)
+            (snapshots if each.restorable or not request.sound else skipped).append(each)
             if progress is not None:
-                progress(len(found) + len(skipped), len(wanted))
-            if latest and found:
-                return Scan(tree.directory.uri, tuple(found), tuple(skipped))
-    shared = _with_shared(tree, [*found, *skipped], found)
+                progress(len(snapshots) + len(skipped), len(wanted))
+            if latest and snapshots:
+                return Scan(tree.directory.uri, tuple(snapshots), tuple(skipped))
+    shared = _with_shared(tree, [*snapshots, *skipped], snapshots)
     return Scan(tree.directory.uri, tuple(shared), tuple(skipped))
 
 
@@ -390,7 +390,7 @@ def candidates(tree: Tree) -> list[FoundSnapshot]:
     Within the directory of a job, the order is that of the checkpoints' ids: the time of a
     `_metadata` that was copied is too late. A checkpoint is at most as old as any later one.
     """
-    found = {
+    complete = {
         posixpath.dirname(path): file
         for path, file in tree.files.items()
         if posixpath.basename(path) == METADATA_FILE
@@ -399,11 +399,11 @@ def candidates(tree: Tree) -> list[FoundSnapshot]:
     unread: dict[str, str] = {}
     for path, file in tree.files.items():
         directory = snapshot_directory_of(path)
-        if directory is not None and directory not in found:
+        if directory is not None and directory not in complete:
             halves[directory] = max(halves.get(directory, 0.0), file.modified)
             if f"{directory}/{METADATA_FILE}" in tree.unread:
                 unread[directory] = tree.unread[f"{directory}/{METADATA_FILE}"]
-    times = {path: file.modified for path, file in found.items()} | halves
+    times = {path: file.modified for path, file in complete.items()} | halves
     families: dict[str, list[tuple[int, str]]] = {}
     for path in times:
         above, _, name = path.rpartition("/")
@@ -704,18 +704,18 @@ def _with_shared(
     return counted
 
 
-def _read_whole(tree: Tree, found: FoundSnapshot) -> FoundSnapshot:
+def _read_whole(tree: Tree, snapshot: FoundSnapshot) -> FoundSnapshot:
     """Read every byte of a snapshot, and note its faults."""
-    if found.state not in (RESTORABLE, MOVED):
-        return found
-    report = check_snapshot(tree.location(found.path), allow_external=[tree.location("")])
+    if snapshot.state not in (RESTORABLE, MOVED):
+        return snapshot
+    report = check_snapshot(tree.location(snapshot.path), allow_external=[tree.location("")])
     if report.sound:
-        return found
+        return snapshot
     wrong = [fault for fault in report.faults if not fault.unreachable]
     shown = wrong or report.faults
     faults = [f"{fault.where}: {fault.problem}" for fault in shown[:SHOWN_PROBLEMS]]
     return replace(
-        found,
+        snapshot,
         state=DAMAGED if wrong else ELSEWHERE,
         problems=tuple(faults),
         more_problems=len(shown) - len(faults),

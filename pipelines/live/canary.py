@@ -222,10 +222,10 @@ def drill(request: Drill) -> DrillResult:
     """
     cluster, paths = request.cluster, PathMap.parse(request.path_map)
     began, now = time.monotonic(), time.time()
-    found = scan(request.location, latest=True, sound=True, path_map=request.path_map)
-    newest = found.newest
+    scanned = scan(request.location, latest=True, sound=True, path_map=request.path_map)
+    newest = scanned.newest
     if newest is None:
-        skipped = "; ".join(f"{each.path or '.'} is {each.state}" for each in found.skipped[:3])
+        skipped = "; ".join(f"{each.path or '.'} is {each.state}" for each in scanned.skipped[:3])
         raise NotFoundError(
             f"no snapshot that can be restored{f': {skipped}' if skipped else ''}",
             place=os.fspath(request.location),
@@ -246,7 +246,7 @@ def drill(request: Drill) -> DrillResult:
         jars.forget()
     return DrillResult(
         newest.location, newest.time, now - newest.time.timestamp(), newest.bytes, looked,
-        restored, not why, why, job_id, len(found.skipped),
+        restored, not why, why, job_id, len(scanned.skipped),
     )  # fmt: skip
 
 

@@ -320,7 +320,7 @@ class FlinkCluster(ClusterView):
             FlinkJobError: It failed or ended, or did not run in time; with the root cause.
         """
         until = time.monotonic() + timeout
-        said = triggered = ""
+        last = triggered = ""
         while True:
             job = self.job(job_id)
             waited = f"job {job_id} is {job.state}"
@@ -331,9 +331,9 @@ class FlinkCluster(ClusterView):
                     return job
                 triggered = triggered or self._trigger_checkpoint(job_id)
                 waited = f"job {job_id} runs; waiting for a completed checkpoint"
-            if report is not None and waited != said:
+            if report is not None and waited != last:
                 report(waited)
-            said = waited
+            last = waited
             if time.monotonic() > until:
                 problem = "has completed no checkpoint" if job.runs else f"is {job.state}"
                 raise self._not_running(job_id, f"{problem} after {timeout:g} s")
@@ -355,8 +355,8 @@ class FlinkCluster(ClusterView):
             cause = self.failure_of(job_id)
         except (ClusterError, NotFoundError) as error:
             cause = f"why is not known ({error.problem})"
-        whole = f"job {job_id} {problem}: {cause}" if cause else f"job {job_id} {problem}"
-        return FlinkJobError(whole, place=self.url)
+        message = f"job {job_id} {problem}: {cause}" if cause else f"job {job_id} {problem}"
+        return FlinkJobError(message, place=self.url)
 
     def cancel(self, job_id: str, *, timeout: float = RUNNING_SECONDS) -> str:
         """Cancel a job, and wait until it has ended.

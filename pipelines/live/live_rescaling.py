@@ -99,10 +99,10 @@ class RescalePreview(Printed):
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
         request, running = self.plan.request, self.running
-        told: dict[str, Any] = {}
+        optional: dict[str, Any] = {}
         if self.sql is not None:  # there are no entries to be counted yet
             operators = [asdict(each) for each in self.sql.operators]
-            told["sql"] = {
+            optional["sql"] = {
                 "operators": [
                     {k: v for k, v in each.items() if k != "entries"} for each in operators
                 ],
@@ -116,7 +116,7 @@ class RescalePreview(Printed):
             ],
             "steps": [{"step": step.name, "what": step.what} for step in STEPS],
             "way_back": [{"step": step.name, "what": step.what} for step in WAY_BACK],
-            **told,
+            **optional,
         }  # fmt: skip
 
     def lines(self) -> Iterator[str | Table]:
@@ -262,9 +262,9 @@ def _refuse_another(plan: RescalePlan, journal: Journal) -> None:
     names = {journal.flink_job}
     with suppress(NotFoundError):
         names.add(plan.request.cluster.find_job(journal.flink_job).name)
-    asked = (plan.request.parallelism or 0, plan.request.max_parallelism or 0)
+    wanted = (plan.request.parallelism or 0, plan.request.max_parallelism or 0)
     begun = (journal.parallelism, journal.max_parallelism)
-    if plan.request.flink_job in names and asked == begun:
+    if plan.request.flink_job in names and wanted == begun:
         return
     raise ConflictError(
         f"a rescale of job {journal.flink_job} to parallelism {begun[0] or 'as it was'} and max"

@@ -94,23 +94,23 @@ def _derive_each(
         Failure: Some could not be made, if there are several. They are named.
     """
     locations, partitions = job.places(context), context.partition_keys
-    told: dict[str, dict[str, Any]] = {}
+    by_partition: dict[str, dict[str, Any]] = {}
     failed: dict[str, dg.Failure | StateError] = {}
     for partition in partitions:
         progress = LoggedProgress(context.log, f"{verb} {printable(partition)}")
         try:
             snapshot = locations.open_snapshot(partition, job.settings.engine, progress)
-            told[partition] = {**derive(snapshot), **spark_metadata()}
+            by_partition[partition] = {**derive(snapshot), **spark_metadata()}
         except (dg.Failure, StateError) as error:
             if len(partitions) == 1:
                 raise
             failed[partition] = error
     if not failed:
-        for partition, metadata in told.items():
+        for partition, metadata in by_partition.items():
             context.add_asset_metadata(metadata, partition_key=partition)
         yield dg.MaterializeResult()
         return
-    for partition, metadata in told.items():  # what else a step adds is lost when it fails
+    for partition, metadata in by_partition.items():  # what else a step adds is lost when it fails
         yield dg.AssetMaterialization(context.asset_key, partition=partition, metadata=metadata)
     reasons: dict[str, Any] = {}
     for partition, reason in failed.items():
@@ -148,12 +148,12 @@ def _savepoint(job: StateJob) -> dg.AssetsDefinition:
 
 def _tables(job: StateJob) -> dg.AssetsDefinition:
     """One step, since an import reads a savepoint once: the snapshot as a whole, and its tables."""
-    whole = job.key("state_tables")
+    snapshot_key = job.key("state_tables")
     freshness = _freshness(job)
     kinds = {"delta", "spark"} if job.settings.engine == "spark" else {"delta"}
     outs = {
         "state_tables": dg.AssetOut(
-            key=whole,
+            key=snapshot_key,
             dagster_type=dg.Nothing,
             description="A snapshot in the lake: Delta tables, one a state.",
             kinds=kinds,
@@ -201,11 +201,11 @@ def _tables(job: StateJob) -> dg.AssetsDefinition:
                 **history_metadata(lake, imported.record),
                 **spark_metadata(),
             }
-            context.add_asset_metadata(of_snapshot, whole, partition)
+            context.add_asset_metadata(of_snapshot, snapshot_key, partition)
             of_tables = table_metadata(lake, imported.record, job.key("savepoint"))
             for path, of_table in of_tables.items():
                 tables[table_key(path)][partition] = of_table
-        yield dg.MaterializeResult(asset_key=whole)
+        yield dg.MaterializeResult(asset_key=snapshot_key)
         for key, by_partition in tables.items():
             if key in keys and len(by_partition) == len(context.partition_keys):
                 for partition, of_table in by_partition.items():

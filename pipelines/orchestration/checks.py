@@ -126,7 +126,7 @@ def newest_checkpoint(
 ) -> tuple[bool, dict[str, Any]]:
     """Return whether the newest sound checkpoint is young enough, and its metadata."""
     paths = {} if flink is None else flink.path_map
-    found = sl.scan(
+    scanned = sl.scan(
         settings.directory,
         latest=True,
         sound=True,
@@ -134,14 +134,14 @@ def newest_checkpoint(
     )
     metadata: dict[str, Any] = {
         "allowed": f"{settings.hours:g} hours",
-        "passed over": faults_list(f"{each.path}: {each.reason}" for each in found.skipped),
+        "passed over": faults_list(f"{each.path}: {each.reason}" for each in scanned.skipped),
     }
-    if found.newest is None:
+    if scanned.newest is None:
         return False, {"newest checkpoint": "none can be restored", **metadata}
-    age = datetime.now(timezone.utc) - found.newest.time
+    age = datetime.now(timezone.utc) - scanned.newest.time
     return age.total_seconds() <= settings.hours * 3600, {
-        "newest checkpoint": printable(found.newest.location),
-        "written": dg.MetadataValue.timestamp(found.newest.time),
+        "newest checkpoint": printable(scanned.newest.location),
+        "written": dg.MetadataValue.timestamp(scanned.newest.time),
         "age": age_text(int(age.total_seconds() * 1000)),
         **metadata,
     }
@@ -377,10 +377,10 @@ def _states_beyond(
     snapshot: LakeSnapshot, earliest: str, at_most: float, limits: GrowthSettings
 ) -> tuple[int, dict[str, Any]]:
     """Return how many states grew too much since a snapshot, and the metadata of all that grew."""
-    found = snapshot.job.growth(earliest, snapshot.name, keys=False)
-    large = [each for each in found.states if each.last.size >= limits.from_bytes]
-    held = [each for each in large if each.first.size]  # a new one has no multiple
-    beyond = {each.label for each in held if each.last.size > at_most * each.first.size}
+    grown = snapshot.job.growth(earliest, snapshot.name, keys=False)
+    large = [each for each in grown.states if each.last.size >= limits.from_bytes]
+    existing = [each for each in large if each.first.size]  # a new one has no multiple
+    beyond = {each.label for each in existing if each.last.size > at_most * each.first.size}
     rows = [
         (each.label, bytes_text(each.first.size), bytes_text(each.last.size), each.cause,
          "too much" if each.label in beyond else "")
@@ -392,7 +392,7 @@ def _states_beyond(
         "states that grew": dg.MetadataValue.md(markdown_table(columns, rows) if rows else "none"),
         "states that grew too much": len(beyond),
         "allowed of each state": f"{at_most:g} times from {bytes_text(limits.from_bytes)} on",
-        "in words": faults_list(found.sentences),
+        "in words": faults_list(grown.sentences),
     }
 
 

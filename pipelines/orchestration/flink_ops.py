@@ -41,11 +41,11 @@ class RescaleJobConfig(dg.Config):
 
 def run_config_of(loss: LostJob) -> dg.RunConfig:
     """Return the configuration of a run that reports a lost job."""
-    told = LostJob(
+    config = LostJob(
         state=printable(loss.state), reason=printable(loss.reason), flink_job=loss.flink_job,
         checkpoint=printable(loss.checkpoint), url=loss.url,
     )  # fmt: skip
-    return dg.RunConfig({"report_lost_job": told})
+    return dg.RunConfig({"report_lost_job": config})
 
 
 @dg.op
@@ -127,14 +127,14 @@ def rescale_op(job: StateJob, flink: FlinkSettings) -> dg.OpDefinition:
                 roll_back=config.roll_back, take_over=config.take_over,
                 report=lambda step, phase: context.log.info("%s: %s", step, phase),
             )  # fmt: skip
-        told = _rescale_metadata(result, cluster.url)
+        metadata = _rescale_metadata(result, cluster.url)
         if result.outcome != RESCALED:
             raise dg.Failure(
                 f"the job was {result.outcome}: {printable(result.why)}",
-                metadata=told,
+                metadata=metadata,
                 allow_retries=False,
             )
-        context.add_output_metadata(told)
+        context.add_output_metadata(metadata)
         return result.flink_job
 
     return rescale

@@ -78,7 +78,7 @@ def _states(job: StateJob, target: AnyJob) -> dg.SensorDefinition:
             changes = changed_states(earlier, locations.open_snapshot(newest).record)
         if not changes:
             return dg.SensorResult(cursor=newest, skip_reason="the same operators and states")
-        told = dg.AssetObservation(
+        observation = dg.AssetObservation(
             job.key("state_tables"),
             partition=newest,
             metadata={
@@ -90,7 +90,7 @@ def _states(job: StateJob, target: AnyJob) -> dg.SensorDefinition:
         return dg.SensorResult(
             run_requests=[dg.RunRequest(run_key=f"changed-{newest}", partition_key=newest)],
             dynamic_partitions_requests=[job.snapshots.build_add_request([newest])],
-            asset_events=[told],
+            asset_events=[observation],
             cursor=newest,
         )
 
@@ -106,11 +106,11 @@ def _lost(job: StateJob, flink: FlinkSettings, target: AnyJob, rescale: str) -> 
         loss = live_job(job, flink, context).loss()
         if loss is None:
             return dg.SensorResult(cursor=RUNS, skip_reason=RUNS)
-        told = f"{loss.state} {loss.flink_job}".strip()
-        if told == context.cursor:
-            return dg.SkipReason(f"it is {told}, as was told")
+        cursor = f"{loss.state} {loss.flink_job}".strip()
+        if cursor == context.cursor:
+            return dg.SkipReason(f"it is {cursor}, as was told")
         request = dg.RunRequest(run_config=run_config_of(loss))
-        return dg.SensorResult(run_requests=[request], cursor=told)
+        return dg.SensorResult(run_requests=[request], cursor=cursor)
 
     return lost_job
 

@@ -166,14 +166,14 @@ def growth_chart(steps: Sequence[GrowthPoint], snapshot_id: str) -> Chart:
     return _of_steps(steps, sizes, caption, snapshot_id)
 
 
-def growth_line(found: Growth, snapshot_id: str = "") -> Html:
+def growth_line(growth: Growth, snapshot_id: str = "") -> Html:
     """Return a line of the bytes of a job's state by time, from 0 to the highest.
 
     Args:
-        found: The growth of the job.
+        growth: The growth of the job.
         snapshot_id: A snapshot that is marked on the line.
     """
-    steps = found.steps
+    steps = growth.steps
     begins, ends = steps[0].taken_at, steps[-1].taken_at
     span = (ends - begins).total_seconds() or 1
     highest = max(1, *(step.total.size for step in steps))

@@ -91,8 +91,8 @@ def savepoint_report(request: SavepointPage) -> Report:
         ("Compression", described.compression),
         ("Size as stored", bytes_text(described.total_bytes)),
     )
-    said = () if check else tuple(dict.fromkeys(problems))  # faults say the same
-    return Report(title, facts, tuple(reported), integrity, problems=said)
+    listed = () if check else tuple(dict.fromkeys(problems))  # faults say the same
+    return Report(title, facts, tuple(reported), integrity, problems=listed)
 
 
 def _counted(

@@ -41,11 +41,11 @@ def tag(name: str, /, *children: str, **attributes: str | int) -> Html:
         attributes: Their values are escaped, too; `class_` stands for `class`, `aria_label` for
             `aria-label`.
     """
-    said = {
+    escaped = {
         key.rstrip("_").replace("_", "-"): text(value if isinstance(value, str) else str(value))
         for key, value in attributes.items()
     }
-    named = "".join(f' {key}="{value}"' for key, value in said.items())
+    named = "".join(f' {key}="{value}"' for key, value in escaped.items())
     return Html(f"<{name}{named}>{''.join(map(text, children))}</{name}>")
 
 

@@ -117,7 +117,7 @@ def page_of(report: Report) -> str:
             "main",
             tag("h1", f"State of {report.title}"),
             tag(
-                "dl", *(tag("div", tag("dt", name), tag("dd", said)) for name, said in report.facts)
+                "dl", *(tag("div", tag("dt", name), tag("dd", text)) for name, text in report.facts)
             ),
             *_operators(report.operators, detailed),
             *_growth(report),
@@ -217,14 +217,14 @@ def _growth(report: Report) -> Iterator[Html]:
         yield from growth_tables(report.grown)
 
 
-def growth_answer(found: Growth, snapshot_id: str = "") -> Iterator[Html]:
+def growth_answer(growth: Growth, snapshot_id: str = "") -> Iterator[Html]:
     """Yield how a job's state grew, as sentences and as a line with a snapshot marked on it."""
-    for sentence in found.sentences:
+    for sentence in growth.sentences:
         yield tag("p", sentence)
-    yield growth_line(found, snapshot_id)
+    yield growth_line(growth, snapshot_id)
 
 
-def growth_tables(found: Growth) -> Iterator[Html]:
+def growth_tables(growth: Growth) -> Iterator[Html]:
     """Yield the states of a job by what they grew, and the key groups that grew most."""
     states = [
         (
@@ -237,23 +237,23 @@ def growth_tables(found: Growth) -> Iterator[Html]:
             f"{each.last.entries:,}",
             each.cause,
         )
-        for each in found.states[:SHOWN_GROWN]
+        for each in growth.states[:SHOWN_GROWN]
     ]
     columns = (
         "<State", "<Kind", ">First", ">Last", ">Change", ">Entries", ">Then", "<Cause"
     )  # fmt: skip
     yield table(
         "States, the one that grew most first", columns, states,
-        left_out=len(found.states) - len(states),
+        left_out=len(growth.states) - len(states),
     )  # fmt: skip
-    if found.groups:
-        before, after = found.skew
+    if growth.groups:
+        before, after = growth.skew
         groups = [
             (str(each.key_group), bytes_text(each.first), bytes_text(each.last))
-            for each in found.groups
+            for each in growth.groups
         ]
         yield table(
-            f"Key groups of {found.groups[0].operator} that grew most; skew {before:.3f}, then"
+            f"Key groups of {growth.groups[0].operator} that grew most; skew {before:.3f}, then"
             f" {after:.3f}",
             (">Key group", ">First", ">Last"),
             groups,

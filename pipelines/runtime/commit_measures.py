@@ -94,8 +94,8 @@ class CommitReports:
         """
         now = self.clock()
         reports = [
-            CommitReport(task, now, {name: found.get(name, 0) for name in COUNTED})
-            for task, found in counts.items()
+            CommitReport(task, now, {name: counted.get(name, 0) for name in COUNTED})
+            for task, counted in counts.items()
         ]
         if reports:
             self._write(reports, version)
@@ -120,8 +120,8 @@ class CommitReports:
         counts = rows.select(COUNTED).to_pylist()
         tasks = rows.column("task").to_pylist()
         return [
-            CommitReport(task, at // 1000, found)
-            for task, at, found in zip(tasks, times, counts, strict=True)
+            CommitReport(task, at // 1000, counted)
+            for task, at, counted in zip(tasks, times, counts, strict=True)
         ]
 
     def _write(self, reports: Sequence[CommitReport], run: int | None = None) -> None:
@@ -137,8 +137,8 @@ class CommitReports:
 
         def commit() -> bool:
             table = open_table(self.directory)
-            told = None if table is None else table.transaction_version(RUNS)
-            if run is not None and told is not None and run <= told:
+            recorded = None if table is None else table.transaction_version(RUNS)
+            if run is not None and recorded is not None and run <= recorded:
                 return True
             table = table or create_table(self.directory, SCHEMA, name="commits")
             properties = CommitProperties(app_transactions=moment)

@@ -127,16 +127,16 @@ class CommitTargets:
         Args:
             streams: The changelogs to create, with their numbers of partitions.
         """
-        found: list[StateBackendFactory] = []
+        backends: list[StateBackendFactory] = []
         if self.blob:
             blobs = FileSystemBlobStore(Directory(self.blob).confined())
-            found.append(BlobStoreBackend(blobs, self.keep))
+            backends.append(BlobStoreBackend(blobs, self.keep))
         if self.changelog:
             changelogs = open_changelogs(self.changelog)
-            found.append(
+            backends.append(
                 ChangelogBackend(changelogs, compact_every=0, streams=streams, reads_back=True)
             )
-        return found
+        return backends
 
     def backup(self, backup: TaskBackupManager) -> TaskBackupManager:
         """Return a manager of backups, or one that goes on without it if it fails."""
@@ -303,8 +303,8 @@ def prepare_commit(task: CommitTask, files: SubtaskFiles) -> PreparedCommit:
             except (StateError, OSError) as error:  # of the changelog, which gets every change
                 if not task.targets.tolerant:
                     raise
-                said = "task %s: the changelog fails, and is left out: %s"
-                LOG.error(said, task.name, error)  # noqa: TRY400 - the error says all
+                message = "task %s: the changelog fails, and is left out: %s"
+                LOG.error(message, task.name, error)  # noqa: TRY400 - the error says all
                 commits.backups.pop(CHANGELOG_FACTORY).close()
             record = _waited(context, commits.prepare(task.checkpoint, {}), task.targets)
             markers = {name: stores[STORE] for name, stores in record.markers.items()}
@@ -388,9 +388,9 @@ def restore_task(task: RestoreTask) -> OperatorMetadata:
             files = _store(context).files
             if files is None:
                 raise CommitError("nothing was restored", place=f"task {task.name}")
-            found = files.operator.operator_id, list(files.operator.subtasks or ())
+            actual = files.operator.operator_id, list(files.operator.subtasks or ())
             wanted = operator_id_of_uid(task.name.uid), [task.name.subtask]
-            if (found, files.checkpoint) != (wanted, task.checkpoint.millis):
+            if (actual, files.checkpoint) != (wanted, task.checkpoint.millis):
                 raise CommitError(
                     f"{task.source} has a state, but not the state that the last run committed",
                     place=f"task {task.name}",
@@ -417,10 +417,10 @@ def merged(
         first = parts[0]
         wanted = plan.parallelism, first.max_parallelism
         for part in parts:
-            found = part.parallelism, part.max_parallelism
-            if found != wanted:
+            shape = part.parallelism, part.max_parallelism
+            if shape != wanted:
                 raise CommitError(
-                    f"a subtask's state has parallelism {found[0]} and max parallelism {found[1]}, "
+                    f"a subtask's state has parallelism {shape[0]} and max parallelism {shape[1]}, "
                     f"and not {wanted[0]} and {wanted[1]}",
                     place=f"operator {first.uid or first.operator_id}",
                     remedy="someone else changed it: restore from another backend",

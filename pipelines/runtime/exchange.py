@@ -54,8 +54,8 @@ class OperatorInput:
 
     def path(self, subtask: int) -> str:
         """Return the directory of a subtask's records."""
-        whole = self.input.kind is StreamKind.BROADCAST
-        return f"{self.operator.uid}/{self.index}/{'all' if whole else subtask}"
+        is_broadcast = self.input.kind is StreamKind.BROADCAST
+        return f"{self.operator.uid}/{self.index}/{'all' if is_broadcast else subtask}"
 
 
 @dataclass(frozen=True)

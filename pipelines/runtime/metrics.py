@@ -111,6 +111,6 @@ def _kept(path: Path) -> dict[str, list[str]]:
     if path.is_file():
         with path.open(encoding="utf-8", errors="replace") as file:
             for line in file.read(MOST_BYTES).split("\n"):
-                if found := _SAMPLE.fullmatch(line):
-                    kept.setdefault(found[1], []).append(line)
+                if match := _SAMPLE.fullmatch(line):
+                    kept.setdefault(match[1], []).append(line)
     return kept

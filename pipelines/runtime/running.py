@@ -415,8 +415,8 @@ class _JobRun:
             except StateError as error:
                 if not following:
                     raise
-                said = "job %s: %s; the next source is restored from instead: %s"
-                LOG.error(said, self.job.name, error, following)  # noqa: TRY400
+                message = "job %s: %s; the next source is restored from instead: %s"
+                LOG.error(message, self.job.name, error, following)  # noqa: TRY400
                 attempt.directory.child("restored").delete_tree()
                 continue
             attempt.restore(directory, committed=committed)
@@ -554,11 +554,11 @@ class _JobRun:
         for uid, node in self.job.operators.items():
             for index in range(1 if node.declaration.alone else plan.parallelism):
                 name = SubtaskName(uid, index)
-                found = prepared.markers.get(str(name), {})
-                if isinstance(found, str):
-                    found = {BLOB_STORE_FACTORY: found} if found else {}
+                own = prepared.markers.get(str(name), {})
+                if isinstance(own, str):
+                    own = {BLOB_STORE_FACTORY: own} if own else {}
                 markers = {SNAPSHOT_FACTORY: {STORE: snapshot_id}}
-                markers.update({factory: {STORE: marker} for factory, marker in found.items()})
+                markers.update({factory: {STORE: marker} for factory, marker in own.items()})
                 records[name] = CheckpointV2(plan.checkpoint, offsets, markers)
                 self.records.write(str(name), records[name])
         self.reports.append_counts(prepared.counts, plan.run)

@@ -135,9 +135,9 @@ def discard_attempts(location: str, job: str, run: int, keep: str) -> None:
         for path in paths
         if attempts.fullmatch(path) and path != output_directory(job, run, keep)
     ]
-    held = {dirname(path) for path in _held(directory)} if others else set()
+    committed = {dirname(path) for path in _held(directory)} if others else set()
     for path in others:
-        if path in held:
+        if path in committed:
             raise _taken(location, job, run)
         directory.delete_tree(path)
 

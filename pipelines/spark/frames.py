@@ -114,10 +114,10 @@ class FrameRows:
     def _evaluated(self) -> tuple[RowPlan, DataFrame]:
         """Return the plan and the frame of its columns, with Spark SQL evaluated."""
         plans = self.plan.columns.values()
-        asked = dict.fromkeys(
+        expressions = dict.fromkeys(
             expression.sql for plan in plans for expression in expressions_in(plan)
         )
-        names = {sql: f"_expression_{index}" for index, sql in enumerate(asked)}
+        names = {sql: f"_expression_{index}" for index, sql in enumerate(expressions)}
         read = {name for plan in plans for name in source_columns(plan)}
         missing = sorted(read - set(self.frame.columns))
         if missing:

@@ -107,12 +107,12 @@ def _check_digest(jars: Path, digest: str, target: Path) -> None:
         f"{hashlib.sha256(jar.read_bytes()).hexdigest()}  {jar.name}\n"
         for jar in sorted(jars.glob("*.jar"))
     )
-    found = hashlib.sha256(listed.encode()).hexdigest()
-    if found == digest:
+    actual = hashlib.sha256(listed.encode()).hexdigest()
+    if actual == digest:
         return
     shutil.rmtree(cache_directory() / IVY_ALONE, ignore_errors=True)
     raise StateError(
-        f"the downloaded JARs are not those that statelake was tested with (SHA-256 {found}, not"
+        f"the downloaded JARs are not those that statelake was tested with (SHA-256 {actual}, not"
         f" {digest}); nothing was kept",
         place=str(target),
         remedy="see whether somebody changes what comes from the registry of Java packages, and try"
@@ -120,9 +120,9 @@ def _check_digest(jars: Path, digest: str, target: Path) -> None:
     )
 
 
-def _ivy_module(whole: Iterable[str], alone: Iterable[str]) -> str:
+def _ivy_module(with_others: Iterable[str], alone: Iterable[str]) -> str:
     """Return Ivy's `ivy.xml` with the JARs to resolve."""
-    modules = [(module, "true") for module in whole] + [(module, "false") for module in alone]
+    modules = [(module, "true") for module in with_others] + [(module, "false") for module in alone]
     lines = [
         '<dependency org="{}" name="{}" rev="{}" transitive="{}" conf="jars->default"/>'.format(
             *module.split(":"), transitive

@@ -73,15 +73,15 @@ def spark_path(session: SparkSession, directory: Directory) -> str:
             remedy="open each in a process of its own",
         )
     given = session.conf.getAll
-    told = {
+    configured = {
         name
         for name in {*S3A_OPTIONS.values(), *settings, *KEYS}
         for names in (f"fs.s3a.{name}", f"fs.s3a.bucket.{bucket}.{name}")
         if f"spark.hadoop.{names}" in given
     }
-    if told & KEYS:
-        told |= KEYS
-    for name in settings.keys() - told:
+    if configured & KEYS:
+        configured |= KEYS
+    for name in settings.keys() - configured:
         session.conf.set(f"fs.s3a.bucket.{bucket}.{name}", settings[name])
     return f"s3a://{bucket}/{path}"
 

@@ -104,9 +104,9 @@ def run_sql(
 
 def changing_verb(query: str) -> str:
     """Return the verb by which a statement would change rows; empty if it changes none."""
-    text = SPARK.token.sub(lambda found: " " if found["skip"] is not None else " x ", query)
-    found = _CHANGES.search(text)
-    return "" if found is None else found[0].upper()
+    text = SPARK.token.sub(lambda match: " " if match["skip"] is not None else " x ", query)
+    match = _CHANGES.search(text)
+    return "" if match is None else match[0].upper()
 
 
 def read_sql(

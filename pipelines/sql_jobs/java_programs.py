@@ -185,15 +185,15 @@ def run_program(
             remedy="give it longer, --timeout; sources and sinks that are not of Flink's new"
             " interfaces are started as they are, and may wait for their servers",
         ) from error  # fmt: skip
-    said = {
+    answers = {
         name: text for name, _, text in (line.partition(" ") for line in done.stdout.splitlines())
     }
     for name in ANSWERS:
-        if name in said:
-            return said[name]
-    found = _without(hidden, said.get(PROBLEM) or _end(_without(hidden, done.stderr)))
+        if name in answers:
+            return answers[name]
+    cause = _without(hidden, answers.get(PROBLEM) or _end(_without(hidden, done.stderr)))
     raise FlinkJobError(
-        f"{problem}: {found or f'Java ended: {done.returncode}'}", place=place, remedy=remedy
+        f"{problem}: {cause or f'Java ended: {done.returncode}'}", place=place, remedy=remedy
     )
 
 

@@ -298,8 +298,8 @@ def sql_types(request: SqlTypes) -> StateTypes:
 
 def _uids(savepoint: str, plan: Plan) -> list[str]:
     """Return the uids of the operators of a plan, of which a savepoint of Flink 1 has hashes."""
-    held = {each.operator_id: each.uid for each in open_snapshot(savepoint).operators}
-    nodes, _ = nodes_by_uid(plan, held)
+    uids = {each.operator_id: each.uid for each in open_snapshot(savepoint).operators}
+    nodes, _ = nodes_by_uid(plan, uids)
     return [f"{number}_{name}" for number, name in nodes.values()]
 
 
@@ -401,15 +401,15 @@ def _read(place: str, most: int = MAX_PLAN_BYTES) -> str:
 
 def passwords(text: str) -> set[str]:
     """Return what the options in a script or a plan have that no message may show."""
-    found = {each[1] for each in _QUOTED_OF_ORACLE.finditer(text)}
+    secrets = {each[1] for each in _QUOTED_OF_ORACLE.finditer(text)}
     for word in _WORD.finditer(text):
-        found |= _passwords_of_users(word[0])
+        secrets |= _passwords_of_users(word[0])
     for pattern in _ASSIGNED:
-        found |= {each[2] for each in pattern.finditer(text) if _SECRET.search(each[1])}
+        secrets |= {each[2] for each in pattern.finditer(text) if _SECRET.search(each[1])}
     for each in _UNQUOTED.finditer(text):
         if _SECRET.search(each[1]):
-            found |= {each[2], *re.findall(r"\w+", each[2])}
-    return {each for value in found for each in (value, value.replace("''", "'")) if each}
+            secrets |= {each[2], *re.findall(r"\w+", each[2])}
+    return {each for value in secrets for each in (value, value.replace("''", "'")) if each}
 
 
 def _passwords_of_users(word: str) -> set[str]:
@@ -417,18 +417,18 @@ def _passwords_of_users(word: str) -> set[str]:
 
     The time is in proportion to the length: a part ends where the next address begins.
     """
-    found = set()
+    secrets = set()
     for before, after_user in _ADDRESSES:
         for part in before.split(word)[1:]:
             user, _, rest = part.partition(after_user)
             if "@" in user or "/" in user or "@" not in rest:
                 continue
             host, beside = rest.partition("/")[0], rest.partition("?")[0]
-            found |= {
+            secrets |= {
                 rest.partition("@")[0], rest.rpartition("@")[0],
                 host.rpartition("@")[0], beside.rpartition("@")[0],
             }  # fmt: skip
-    return found
+    return secrets
 
 
 def split_statements(text: str) -> Iterator[tuple[int, str]]:

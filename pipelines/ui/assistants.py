@@ -63,8 +63,8 @@ class _AssistantServer(MCPServer[Any]):
             unknown = [each for each in arguments if tool.name == name and each not in known]
             if unknown:
                 near = did_you_mean(unknown[0], known)
-                said = f"{name} has no argument {unknown[0]!r}; it has: {', '.join(known)}{near}"
-                raise ToolError(said)
+                message = f"{name} has no argument {unknown[0]!r}; it has: {', '.join(known)}{near}"
+                raise ToolError(message)
         return await super().call_tool(name, arguments, context)
 
 
@@ -152,9 +152,9 @@ class Tools:
 
     def inspect(self, snapshot: str, job: str = "", operator: str = "") -> Any:
         """Show what a snapshot holds: operators, states, types, entries, bytes, skew."""
-        held = self.source.held(Name(job, snapshot))
+        contents = self.source.held(Name(job, snapshot))
         operators = []
-        for each in held.operators:
+        for each in contents.operators:
             if operator in ("", each.label, each.operator_id):
                 shown = each.to_json(0)
                 del shown["checkpoint-id"]
@@ -162,12 +162,12 @@ class Tools:
                     state.pop("key_groups", None)
                 operators.append(shown)
         if operator and not operators:
-            known = [each.label for each in held.operators]
+            known = [each.label for each in contents.operators]
             raise NotFoundError(
                 f"no operator {operator!r}",
                 remedy=f"it has: {', '.join(known) or 'none'}{did_you_mean(operator, known)}",
             )
-        return {"facts": dict(held.facts), "operators": operators}
+        return {"facts": dict(contents.facts), "operators": operators}
 
     def types(self, snapshot: str, job: str = "", operator: str = "") -> Any:
         """Show the types of a snapshot's states, as the YAML that `check_types` takes."""
@@ -196,8 +196,8 @@ class Tools:
     def check_integrity(self, snapshot: str, job: str = "") -> Any:
         """Read all of a snapshot, and say whether it is sound."""
         faults = self.source.faults(Name(job, snapshot))
-        told = {"faults": faults} if self.source.options.values else {}
-        return {"sound": not faults, "fault_count": len(faults), **told}
+        shown = {"faults": faults} if self.source.options.values else {}
+        return {"sound": not faults, "fault_count": len(faults), **shown}
 
     def growth(self, job: str) -> Any:
         """Show how a job's state grew through its snapshots, and why."""
@@ -205,11 +205,11 @@ class Tools:
 
     def erasures(self) -> Any:
         """List what was erased from the lake, and the audits of it."""
-        found = self.source.erasures()
+        recorded = self.source.erasures()
         return {
-            "records": [record.to_json() for record in found.records],
-            "broken": None if found.broken is None else found.broken.number,
-            "unfinished": found.unfinished,
+            "records": [record.to_json() for record in recorded.records],
+            "broken": None if recorded.broken is None else recorded.broken.number,
+            "unfinished": recorded.unfinished,
         }
 
     def get(self, snapshot: str, key: str, job: str = "") -> Any:
@@ -217,12 +217,12 @@ class Tools:
         name = Name(job, snapshot)
         rows: list[Any] = []
         problems: list[str] = []
-        for held in self.source.key_rows(name, key, problems):
-            for row in printed_rows(held):
+        for key_rows in self.source.key_rows(name, key, problems):
+            for row in printed_rows(key_rows):
                 if len(rows) == KEY_ROWS:
                     raise StateError(f"it has more than {KEY_ROWS} entries", remedy="use `sql`")
                 rows.append(row)
-        return rows + [{"not_read": said} for said in problems]
+        return rows + [{"not_read": problem} for problem in problems]
 
     def top(self, snapshot: str, operator: str, job: str = "", rows: int = 10) -> Any:
         """Show the heaviest keys of each keyed state of an operator, as many as `rows` says."""
@@ -230,17 +230,17 @@ class Tools:
             raise StateError(f"{rows} rows", remedy=f"ask for 1 to {HEAVIEST}")
         problems: list[str] = []
         weighed = self.source.top(Name(job, snapshot), operator, rows, problems)
-        found: dict[str, Any] = {name: weights_json(name, each) for name, each in weighed.items()}
-        return found | ({"not_read": problems} if problems else {})
+        weights: dict[str, Any] = {name: weights_json(name, each) for name, each in weighed.items()}
+        return weights | ({"not_read": problems} if problems else {})
 
     def sql(self, snapshot: str, query: str, job: str = "") -> Any:
         """Run a SELECT of DuckDB over the tables of a snapshot; without one, list the tables."""
         name = Name(job, snapshot)
         if not query.strip():
             return self.source.tables(name)
-        found = self.source.query(name, query)
-        rows = [list(row) for row in found.values]  # a list of pairs would be a map
-        return {"columns": found.columns, "rows": rows, "more": found.more}
+        result = self.source.query(name, query)
+        rows = [list(row) for row in result.values]  # a list of pairs would be a map
+        return {"columns": result.columns, "rows": rows, "more": result.more}
 
 
 def _source_numbers(source: dict[str, Any]) -> dict[str, Any]:

@@ -57,11 +57,11 @@ class Audit:
         """
         if self._file < 0:
             return
-        said = {
+        entry = {
             "at": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
             "by": requester_here(), "look": look, "job": name.job, "snapshot": name.snapshot,
         } | words  # fmt: skip
-        line = json.dumps(said).encode("ascii") + b"\n"
+        line = json.dumps(entry).encode("ascii") + b"\n"
         try:
             written = os.write(self._file, line)
             os.fsync(self._file)

@@ -46,8 +46,8 @@ PLACE = ("key", "namespace", "user_key")  # of an entry in its state
 
 def address(path: str, **words: str | int) -> str:
     """Return an address below this server; half a surrogate pair of a name stays what it is."""
-    said = {word: str(value) for word, value in words.items() if value != ""}
-    query = urlencode(said, encoding="utf-8", errors="surrogatepass")
+    given = {word: str(value) for word, value in words.items() if value != ""}
+    query = urlencode(given, encoding="utf-8", errors="surrogatepass")
     return f"{path}?{query}" if query else path
 
 
@@ -56,15 +56,15 @@ def of(name: Name) -> dict[str, str]:
     return {"job": name.job, "snapshot": name.snapshot}
 
 
-def _link(said: str, where: str, rel: str = "") -> Html:
+def _link(text: str, where: str, rel: str = "") -> Html:
     """Return a link to an address, however long that is."""
     words = {"rel": rel} if rel else {}
-    return tag("a", said, href=Html(html.escape(where)), **words)
+    return tag("a", text, href=Html(html.escape(where)), **words)
 
 
-def _whole(said: str) -> Html:
+def _whole(text: str) -> Html:
     """Return text that is not cut, line by line, with what can't be seen escaped."""
-    return Html(html.escape("\n".join(map(printable, said.splitlines()))))
+    return Html(html.escape("\n".join(map(printable, text.splitlines()))))
 
 
 def _void(name: str, /, **attributes: str | int) -> Html:
@@ -132,9 +132,9 @@ def snapshot_link(name: Name) -> Html:
     return _link(name.snapshot, address("/snapshot", **of(name)))
 
 
-def problem(said: str) -> Html:
+def problem(text: str) -> Html:
     """Return an error as a part of a page."""
-    return tag("p", said, class_="bad", role="alert")
+    return tag("p", text, class_="bad", role="alert")
 
 
 def snapshots(listed: list[Listed], jobs: list[str]) -> Iterator[Html]:
@@ -170,7 +170,7 @@ def snapshots(listed: list[Listed], jobs: list[str]) -> Iterator[Html]:
 
 def snapshot(
     name: Name,
-    held: SnapshotContents,
+    contents: SnapshotContents,
     beside: list[tuple[Name, Name]],
     *,
     values: bool,
@@ -180,12 +180,12 @@ def snapshot(
 
     Args:
         name: Its name.
-        held: What it holds.
+        contents: What it holds.
         beside: The pairs in which it may be compared with another, the earlier one first.
         values: Whether keys and values are shown.
         parallelism: The one by which key groups are dealt out; 0 for that of each operator.
     """
-    facts = (tag("div", tag("dt", fact), tag("dd", said)) for fact, said in held.facts)
+    facts = (tag("div", tag("dt", fact), tag("dd", text)) for fact, text in contents.facts)
     yield tag("dl", *facts)
     if values:
         yield tag("h2", "Look up a key")
@@ -203,11 +203,11 @@ def snapshot(
         yield tag("ul", *(tag("li", link) for link in links))
     yield tag("h2", "Another parallelism")
     given = str(parallelism or "")
-    asked = _input("Show key groups and subtasks at parallelism", "parallelism", given, "number")
-    yield _form("/snapshot", of(name), asked, button="Show")
-    for number, operator in enumerate(held.operators[:SHOWN_OPERATORS]):
+    field = _input("Show key groups and subtasks at parallelism", "parallelism", given, "number")
+    yield _form("/snapshot", of(name), field, button="Show")
+    for number, operator in enumerate(contents.operators[:SHOWN_OPERATORS]):
         yield from _operator(number, name, operator, values=values, parallelism=parallelism)
-    left = len(held.operators) - SHOWN_OPERATORS
+    left = len(contents.operators) - SHOWN_OPERATORS
     if left > 0:
         yield tag("p", f"… and {left:,} more operators", class_="more")
 
@@ -216,7 +216,7 @@ def _operator(
     number: int, name: Name, operator: OperatorDescription, *, values: bool, parallelism: int
 ) -> Iterator[Html]:
     yield tag("h2", f"Operator {operator.label}")
-    said = [
+    facts = [
         operator.name,
         f"parallelism {operator.parallelism}",
         f"{operator.max_parallelism} key groups",
@@ -224,7 +224,7 @@ def _operator(
         f"keyed by {operator.key_text}" if operator.key_text else "",
         *(f"{what} {bytes_text(size)}" for what, size in operator.other),
     ]
-    yield tag("p", "; ".join(filter(None, said)))
+    yield tag("p", "; ".join(filter(None, facts)))
     if operator.node:
         yield tag("p", f"{operator.node}: {operator.query}")
     rows = []
@@ -257,10 +257,10 @@ def _operator(
 def _key_groups(number: int, operator: OperatorDescription, parallelism: int) -> Iterator[Html]:
     """Yield the bytes of key groups and of subtasks."""
     if parallelism > operator.max_parallelism:
-        said = (
+        text = (
             f"No higher parallelism than {operator.max_parallelism}, its key groups, is possible."
         )
-        yield tag("p", said, class_="bad")
+        yield tag("p", text, class_="bad")
         parallelism = 0
     subtasks = parallelism or operator.parallelism
     yield key_group_chart(operator.sizes, subtasks).figure(f"groups-{number}")
@@ -314,8 +314,8 @@ def _together(name: Name, weighed: dict[str, StateWeights]) -> Iterator[Html]:
     if len(first) > 1:
         yield tag("p", f"{len(first):,} keys have as much as the first one.")
     if hidden:
-        said = f"A key has up to {bytes_text(hidden)} more in states whose heaviest it is not among"
-        yield tag("p", f"{said} ({HEAVIEST:,} of each were summed up).")
+        text = f"A key has up to {bytes_text(hidden)} more in states whose heaviest it is not among"
+        yield tag("p", f"{text} ({HEAVIEST:,} of each were summed up).")
     yield _keys_table("Of all states, by bytes", name, ordered[:SHOWN_KEYS], total, "Of all")
 
 
@@ -342,89 +342,89 @@ def _key_link(name: Name, key: object) -> str:
     return _text_link(name, text, _cell(key) or text)
 
 
-def _text_link(name: Name, key: str, said: str) -> str:
+def _text_link(name: Name, key: str, text: str) -> str:
     """Return a link for a key as JSON; no link if an address can't be that long."""
     where = address("/key", **of(name), key=key)
-    return _link(said, where) if len(where) <= LONGEST_ADDRESS else said
+    return _link(text, where) if len(where) <= LONGEST_ADDRESS else text
 
 
 def rows(
-    name: Name, operator: str, state: str, where: str, number: int, mode: str, found: Rows | None
+    name: Name, operator: str, state: str, where: str, number: int, mode: str, part: Rows | None
 ) -> Iterator[Html]:
     """Yield the parts of the page of a state's rows."""
     words = of(name) | {"operator": operator, "state": state, "mode": mode}
     field = _input("Only where (SQL, such as key = 'a')", "where", where)
     yield _form("/rows", words, field, button="Filter")
-    if found is None:
+    if part is None:
         return
     first = number * PAGE_ROWS + 1
-    last = first + len(found.cells) - 1
-    caption = f"Rows {first:,} to {last:,}" if found.cells else "No rows"
-    yield _rows_table(caption, name, found)
+    last = first + len(part.cells) - 1
+    caption = f"Rows {first:,} to {last:,}" if part.cells else "No rows"
+    yield _rows_table(caption, name, part)
     links = []
     if number:
         before = address("/rows", **words, where=where, page=number - 1 or "")
         links.append(tag("li", _link("Previous rows", before, "prev")))
-    if found.more:
+    if part.more:
         after = address("/rows", **words, where=where, page=number + 1)
         links.append(tag("li", _link("Next rows", after, "next")))
     if links:
         yield tag("nav", tag("ul", *links), aria_label="More rows")
 
 
-def _rows_table(caption: str, name: Name, found: Rows) -> Html:
-    at = found.columns.index("key") if found.keys else -1
+def _rows_table(caption: str, name: Name, part: Rows) -> Html:
+    at = part.columns.index("key") if part.keys else -1
     shown: list[list[str]] = []
-    for number, cells in enumerate(found.cells):
+    for number, cells in enumerate(part.cells):
         row = list(cells)
         if at >= 0:
-            row[at] = _text_link(name, found.keys[number], row[at])
+            row[at] = _text_link(name, part.keys[number], row[at])
         shown.append(row)
-    return table(caption, [f"<{column}" for column in found.columns], shown)
+    return table(caption, [f"<{column}" for column in part.columns], shown)
 
 
-def key(name: Name, text: str, found: KeyState | None) -> Iterator[Html]:
+def key(name: Name, text: str, key_state: KeyState | None) -> Iterator[Html]:
     """Yield the parts of a key's page."""
     yield _form("/key", of(name), _input("Key, as JSON or text", "key", text), button="Show")
-    if found is None:
+    if key_state is None:
         return
     yield tag("h2", f"Held in {title_of(name)}")
-    yield from map(problem, found.problems)
-    if not found.tables and not found.problems:
+    yield from map(problem, key_state.problems)
+    if not key_state.tables and not key_state.problems:
         yield tag("p", "There is no state for this key.")
-    yield from printed(found.tables)
-    if found.history is not None:
+    yield from printed(key_state.tables)
+    if key_state.history is not None:
         yield tag("h2", "History")
-        yield from printed(found.history.lines())
+        yield from printed(key_state.history.lines())
         yield tag("p", "What was added in the oldest snapshot was there then, or before.")
         plan = address("/erasure", **of(name), key=text)
         yield tag("p", _link("What an erasure of this key would change", plan))
     else:
         yield tag("h2", "History")
-        yield tag("p", f"There is none. {found.trouble}")
+        yield tag("p", f"There is none. {key_state.trouble}")
 
 
-def erasures(found: Erasures) -> Iterator[Html]:
+def erasures(recorded: Erasures) -> Iterator[Html]:
     """Yield the parts of the page of erasures and audits."""
-    for request in found.unfinished:
+    for request in recorded.unfinished:
         yield problem(f"Erasure {request} has not ended: give its request again.")
-    if found.broken is not None:
+    if recorded.broken is not None:
         yield problem(
-            f"Record {found.broken.number} was changed, or one before it was removed: compare it"
+            f"Record {recorded.broken.number} was changed, or one before it was removed: compare it"
             " with a copy."
         )
-    elif found.records:
+    elif recorded.records:
         yield tag("p", "Each record has the hash of the one before: none was changed.")
     else:
         yield tag("p", "Nothing was erased.")
-    for record in found.records[:SHOWN_ERASURES]:
+    for record in recorded.records[:SHOWN_ERASURES]:
         yield tag("h2", f"{record.request}: {record.kind}")
-        said: dict[str, Any] = record.to_json()["said"]
+        content: dict[str, Any] = record.to_json()["said"]
         facts = {
             "recorded": record.recorded_at, "by": record.requested_by, "record": str(record.number),
         }  # fmt: skip
         tables: list[Html] = []
-        for word, value in said.items():
+        for word, value in content.items():
             called = word.replace("_", " ")
             if isinstance(value, list) and value and isinstance(value[0], dict):
                 tables.append(_records_table(f"{called} of record {record.number}", value))
@@ -438,7 +438,7 @@ def erasures(found: Erasures) -> Iterator[Html]:
         yield tag("dl", *shown)
         yield from tables
         yield tag("p", "Its hash: ", tag("code", record.digest), class_="note")
-    left = len(found.records) - SHOWN_ERASURES
+    left = len(recorded.records) - SHOWN_ERASURES
     if left > 0:
         yield tag("p", f"… and {left:,} older records", class_="more")
 
@@ -455,25 +455,25 @@ def _records_table(caption: str, values: list[Any]) -> Html:
     return table(caption, columns, cells, left_out=len(values) - len(shown))
 
 
-def diff(name: Name, found: Differences) -> Iterator[Html]:
+def diff(name: Name, differences: Differences) -> Iterator[Html]:
     """Yield the parts of the page of two snapshots."""
-    if found.unread:
-        yield tag("p", found.unread_text, class_="note")
-    if found.same:
+    if differences.unread:
+        yield tag("p", differences.unread_text, class_="note")
+    if differences.same:
         yield tag("p", "They hold the same.")
         return
     yield table(
-        f"What differs in {found.later} from {found.earlier}",
+        f"What differs in {differences.later} from {differences.earlier}",
         ("<Operator", "<State", "<Is", ">Added", ">Removed", ">Changed"),
         [
             (
                 each.operator, each.state, each.status,
                 *map("{:,}".format, (each.added, each.removed, each.changed)),
             )
-            for each in found
+            for each in differences
         ],
     )  # fmt: skip
-    for each in found:
+    for each in differences:
         if each.examples:
             yield tag("h2", f"{each.operator}/{each.state}")
             rows = [row for example in each.examples for row in _differing(name, example)]
@@ -495,11 +495,11 @@ def _differing(name: Name, example: Mapping[str, Any]) -> Iterator[list[str]]:
     before, after = (
         dict(_fields("", plain(example.get(side, {})))) for side in ("before", "after")
     )
-    told = [{**after, **before}.get(word) for word in PLACE]
+    values = [{**after, **before}.get(word) for word in PLACE]
     place = [
         example["change"],
-        "" if told[0] is None else _key_link(name, told[0]),
-        *("" if value is None else _cell(value) for value in told[1:]),
+        "" if values[0] is None else _key_link(name, values[0]),
+        *("" if value is None else _cell(value) for value in values[1:]),
     ]
     for field in dict.fromkeys([*before, *after]):
         if field in (*PLACE, "key_group"):
@@ -523,24 +523,24 @@ def _cell(value: object) -> str:
     return shown if isinstance(shown, str) else "" if shown is None else json_text(shown)
 
 
-def growth(found: Growth) -> Iterator[Html]:
+def growth(measured: Growth) -> Iterator[Html]:
     """Yield the parts of the page of a job's growth."""
-    yield from growth_answer(found)
+    yield from growth_answer(measured)
     steps = [
         (
             each.snapshot, taken_text(each.taken_at, each.taken_from), f"{each.total.entries:,}",
             bytes_text(each.total.size),
         )
-        for each in found.steps[-SHOWN_SNAPSHOTS:]
+        for each in measured.steps[-SHOWN_SNAPSHOTS:]
     ]  # fmt: skip
     yield table(
         "Snapshots, the oldest first", ("<Snapshot", "<Taken (UTC)", ">Entries", ">Bytes"), steps,
-        left_out=len(found.steps) - len(steps),
+        left_out=len(measured.steps) - len(steps),
     )  # fmt: skip
-    yield from growth_tables(found)
+    yield from growth_tables(measured)
 
 
-def sql(name: Name, query: str, tables: dict[str, list[str]], found: Rows | None) -> Iterator[Html]:
+def sql(name: Name, query: str, tables: dict[str, list[str]], part: Rows | None) -> Iterator[Html]:
     """Yield the parts of the page of queries; its script completes the names of the last list."""
     label = tag("label", "SELECT that DuckDB runs", for_="of-query")
     box = tag(
@@ -548,13 +548,13 @@ def sql(name: Name, query: str, tables: dict[str, list[str]], found: Rows | None
         autocomplete="off", aria_describedby="completing",
     )  # fmt: skip
     offers = tag("ul", id="offers", role="listbox", aria_label="Names", hidden="hidden")
-    said = tag("p", id="completing", role="status", class_="note")
+    status = tag("p", id="completing", role="status", class_="note")
     yield _form("/sql", of(name), Html(label + box), button="Run")
-    yield Html(said + offers)  # below the button, which they must not move
-    if found is not None:
-        more = ", the first ones" if found.more else ""
-        count = "1 row" if len(found.cells) == 1 else f"{len(found.cells):,} rows"
-        yield table(f"{count}{more}", [f"<{column}" for column in found.columns], found.cells)
+    yield Html(status + offers)  # below the button, which they must not move
+    if part is not None:
+        more = ", the first ones" if part.more else ""
+        count = "1 row" if len(part.cells) == 1 else f"{len(part.cells):,} rows"
+        yield table(f"{count}{more}", [f"<{column}" for column in part.columns], part.cells)
         links = (
             tag("li", _link(f"All rows as {kind}", address(path, **of(name), query=query)))
             for kind, path in (("CSV", "/sql.csv"), ("Parquet", "/sql.parquet"))

@@ -68,11 +68,11 @@ class QueryReader:
 
     async def run(self, work: Callable[[], Result]) -> Result:
         """Return what work returns, in a thread; if it is cancelled, its queries are ended."""
-        done, found, errors = anyio.Event(), list[Result](), list[Exception]()
+        done, results, errors = anyio.Event(), list[Result](), list[Exception]()
 
         def worked() -> None:
             try:
-                found.append(work())
+                results.append(work())
             except Exception as error:  # noqa: BLE001 - raised below: a group would wrap it
                 errors.append(error)
 
@@ -89,7 +89,7 @@ class QueryReader:
             done.set()
         for error in errors:
             raise error
-        return found[0]
+        return results[0]
 
 
 PLACE: ContextVar[QueryReader | None] = ContextVar("place", default=None)

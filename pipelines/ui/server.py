@@ -93,8 +93,8 @@ class Site:
             except ValueError:  # no UTF-8
                 return self._page("Not found", pages.problem("No such address."), code=404)
             work = partial(self._answer, answer, words)
-            asked = READING.get(request.url.path)
-            if asked is None or (asked and not words.get(asked, "").strip()):
+            required = READING.get(request.url.path)
+            if required is None or (required and not words.get(required, "").strip()):
                 return await run_in_threadpool(work)
             return _Placed(self.pool, work, self._busy)
 
@@ -108,8 +108,8 @@ class Site:
         except BusyError as error:
             return self._busy(error)
         except StateError as error:
-            said = error if self.values else without_values(error)
-            return self._page("That can't be shown", pages.problem(str(said)), code=400)
+            shown = error if self.values else without_values(error)
+            return self._page("That can't be shown", pages.problem(str(shown)), code=400)
 
     def _busy(self, error: BusyError) -> Response:
         return self._page("Not now", pages.problem(str(error)), code=503)
@@ -136,10 +136,10 @@ class Site:
     def snapshot(self, words: Words) -> Response:
         """Answer with what a snapshot holds."""
         name, parallelism = _name(words), _number(words.get("parallelism", ""))
-        held, beside = self.source.held(name), self.source.beside(name)
+        contents, beside = self.source.held(name), self.source.beside(name)
         return self._page(
             pages.title_of(name),
-            *pages.snapshot(name, held, beside, values=self.values, parallelism=parallelism),
+            *pages.snapshot(name, contents, beside, values=self.values, parallelism=parallelism),
         )
 
     def rows(self, words: Words) -> Response:
@@ -193,8 +193,8 @@ class Site:
         before, after = Name(job, earlier), Name(job, later)
         if self.values:
             self.audit.write("diff", after, earlier=earlier)
-        found = self.source.diff(before, after)
-        return self._page(f"{earlier} → {later}", *pages.diff(after, found), name=after)
+        differences = self.source.diff(before, after)
+        return self._page(f"{earlier} → {later}", *pages.diff(after, differences), name=after)
 
     def growth(self, words: Words) -> Response:
         """Answer with the growth of a job."""
@@ -227,8 +227,8 @@ class Site:
         except (NotFoundError, BusyError):
             raise
         except StateError as error:
-            said = pages.problem(str(error))
-            return self._page(title, said, *again(None), name=name, code=400)
+            message = pages.problem(str(error))
+            return self._page(title, message, *again(None), name=name, code=400)
 
     def download(self, kind: str, words: Words) -> Response:
         """Answer with all rows of a query, as a file."""

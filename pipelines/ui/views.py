@@ -225,9 +225,9 @@ class Source:
         return self.options.mask is not None
 
     def _scan(self) -> str:
-        found = sl.scan(self.location)
-        self._found = {each.path or HERE: each for each in found.snapshots}
-        return found.location
+        scanned = sl.scan(self.location)
+        self._found = {each.path or HERE: each for each in scanned.snapshots}
+        return scanned.location
 
     # ------------------------------------------------------------------- which snapshots there are
 
@@ -401,15 +401,15 @@ class Source:
                 ("Compression", described.compression),
                 ("Size as stored", bytes_text(described.total_bytes)),
             ]
-        held = SnapshotContents(
+        contents = SnapshotContents(
             tuple((fact, value) for fact, value in facts if value),
             tuple(sorted(operators, key=lambda each: (-each.total_bytes, each.label))),
         )
         if remembered:
             while len(self._described) >= REMEMBERED:
                 self._described.pop(next(iter(self._described)), None)
-            self._described[version] = held
-        return held
+            self._described[version] = contents
+        return contents
 
     def key_rows(self, name: Name, text: str, problems: list[str]) -> list[KeyRows]:
         """Return the rows that each operator holds for a key.
@@ -428,8 +428,8 @@ class Source:
         problems += snapshot.problems_of(keyed=True)
         if isinstance(snapshot, LakeSnapshot):
             return snapshot.key_rows(text)
-        found = rows_in_savepoint(snapshot, text)
-        return [as_far_as_found(rows, lambda error: self._tell(error, problems)) for rows in found]
+        parts = rows_in_savepoint(snapshot, text)
+        return [as_far_as_found(rows, lambda error: self._tell(error, problems)) for rows in parts]
 
     def _tell(self, error: StateError, problems: list[str]) -> None:
         problems.append(str(error if self.options.values else without_values(error)))
@@ -485,9 +485,9 @@ class Source:
                 "they are of two jobs", remedy="compare two snapshots of the same job"
             )
         before, after = self.stored(earlier), self.stored(later)
-        found = before.diff(after.name, examples=EXAMPLES if self.options.values else 0)
+        states = before.diff(after.name, examples=EXAMPLES if self.options.values else 0)
         return Differences(
-            earlier.snapshot, later.snapshot, [each for each in found if each.status != "same"]
+            earlier.snapshot, later.snapshot, [each for each in states if each.status != "same"]
         )
 
     def growth(self, job: str) -> Growth:
@@ -652,11 +652,11 @@ def _groups_of_rows(state: StateRecord, first: int, count: int) -> tuple[str, in
     groups = sorted(state.key_groups, key=lambda each: each.key_group)
     ends = np.cumsum([each.entries for each in groups])
     low, high = np.searchsorted(ends, [first, first + count - 1], "right").tolist()
-    held = groups[low : high + 1]
-    if not held:
+    covering = groups[low : high + 1]
+    if not covering:
         return "false", 0
-    before = int(ends[low]) - held[0].entries
-    return f"key_group BETWEEN {held[0].key_group} AND {held[-1].key_group}", first - before
+    before = int(ends[low]) - covering[0].entries
+    return f"key_group BETWEEN {covering[0].key_group} AND {covering[-1].key_group}", first - before
 
 
 def _table(stored: LakeSnapshot, operator: str, state: str, mode: str) -> tuple[AnyState, str, str]:
@@ -669,8 +669,8 @@ def _table(stored: LakeSnapshot, operator: str, state: str, mode: str) -> tuple[
         if record.label != operator:
             continue
         names = {path: name for name, path in operator_tables_by_name(record)}
-        held = record.operator_states if mode == OPERATOR_STATE else record.all_states
-        for each in held:
+        states = record.operator_states if mode == OPERATOR_STATE else record.all_states
+        for each in states:
             if each.name == state and each.table in names:
                 return each, names[each.table], _queue(stored, record, state)
     raise NotFoundError(f"no state {operator}/{state} with rows", remedy="see the snapshot's page")
@@ -681,8 +681,8 @@ def _queue(stored: LakeSnapshot, record: OperatorRecord, state: str) -> str:
     timers = (each for each in record.states if each.kind == StateKind.TIMERS.value)
     if state not in (each.name for each in timers):
         return ""
-    held = stored.operator(record.operator_id).keyed_states
-    words = next(each for each in held if each.name == state).timer_service
+    states = stored.operator(record.operator_id).keyed_states
+    words = next(each for each in states if each.name == state).timer_service
     domain, service = (word.replace("'", "''") for word in words)
     return f"domain = '{domain}' AND service = '{service}'"
 
@@ -721,12 +721,12 @@ def without_values(error: StateError) -> StateError:
     if isinstance(error, (NotFoundError, HiddenError)):
         return error
     if error.place.startswith(TYPES_FILE):
-        problem, remedy = (_QUOTED.sub("…", said) for said in (error.problem, error.remedy))
+        problem, remedy = (_QUOTED.sub("…", text) for text in (error.problem, error.remedy))
         return StateError(problem, place=error.place, remedy=remedy)
     kind = (type(error).__doc__ or "").partition("\n")[0].rstrip(".")
-    said = f"{kind[:1].lower()}{kind[1:]}" if type(error) is not StateError else "it is refused"
+    text = f"{kind[:1].lower()}{kind[1:]}" if type(error) is not StateError else "it is refused"
     return StateError(
-        f"{said} (its words are left out, as they may have values)", place=error.place,
+        f"{text} (its words are left out, as they may have values)", place=error.place,
         remedy="the command for it says them",
     )  # fmt: skip
 

@@ -156,8 +156,8 @@ class CdcSplit:
                 f"{self.split_id} is not a log of Postgres or MySQL",
                 remedy="offsets of other databases can't be changed",
             )
-        found = _LSN.fullmatch(text)
-        number = 0 if found is None else int(found[1], 16) << 32 | int(found[2], 16)
+        match = _LSN.fullmatch(text)
+        number = 0 if match is None else int(match[1], 16) << 32 | int(match[2], 16)
         if not 0 < number < 1 << 63:
             raise EncodeError(
                 f"{text!r} is no position in the log of Postgres",
@@ -174,14 +174,14 @@ def _mysql_offset(text: str) -> dict[str, str]:
         return made | latest | {"kind": text.upper()}
     if _GTIDS.fullmatch(text):
         return made | {"gtids": text}
-    found = _BINLOG_PLACE.fullmatch(text)
-    if found is None or int(found[2]) >= 1 << 63:
+    match = _BINLOG_PLACE.fullmatch(text)
+    if match is None or int(match[2]) >= 1 << 63:
         raise EncodeError(
             f"{text!r} is no position in the binary log of MySQL",
             remedy="give FILE:POSITION such as mysql-bin.000003:154, a set of GTIDs, earliest or"
             " latest",
         )
-    return made | {"file": found[1], "pos": str(int(found[2]))}
+    return made | {"file": match[1], "pos": str(int(match[2]))}
 
 
 def lsn_text(number: int) -> str:
@@ -198,14 +198,14 @@ def _number(text: str | None) -> int | None:
 
 def _position(source: DataInput, data: bytes) -> dict[str, str | None]:
     try:
-        said = json.loads(data)
+        position = json.loads(data)
     except (ValueError, RecursionError):
         raise source.fault("a position that is no JSON") from None
-    if not isinstance(said, dict) or not all(
-        value is None or isinstance(value, str) for value in said.values()
+    if not isinstance(position, dict) or not all(
+        value is None or isinstance(value, str) for value in position.values()
     ):
         raise source.fault("a position that is no object of text")
-    return said
+    return position
 
 
 class _CdcReader:
@@ -313,8 +313,8 @@ def _boundary(source: DataInput, text: str) -> str | None:
 
 def _key(value: object) -> str:
     if isinstance(value, JavaObject):
-        held = value.values.get("value")
-        return str(held) if isinstance(held, int | float) else value.java_class.name
+        number = value.values.get("value")
+        return str(number) if isinstance(number, int | float) else value.java_class.name
     return value if isinstance(value, str) else type(value).__name__
 
 

@@ -56,9 +56,9 @@ def read_iceberg_checkpoints(source: DataInput) -> list[Row]:
         checkpoint, data = source.read_long(), b""
         if not source.read_boolean():
             data = source.read_bytes(source.read_length("bytes of manifests"))
-        found = _manifests(data) if data else []
+        manifests = _manifests(data) if data else []
         rows += [
-            {"table_format": "iceberg", "checkpoint": checkpoint} | row for row in found or [{}]
+            {"table_format": "iceberg", "checkpoint": checkpoint} | row for row in manifests or [{}]
         ]
     return rows
 
@@ -96,15 +96,15 @@ def _manifest(data: bytes) -> Row:
     source = DataInput(data)
     if source.read_bytes(len(_AVRO_MAGIC)) != _AVRO_MAGIC:
         raise source.fault("no manifest of Iceberg")
-    found = read_avro(source.read_utf(), source)
-    if not isinstance(found, dict) or not isinstance(found.get("manifest_path"), str):
+    fields = read_avro(source.read_utf(), source)
+    if not isinstance(fields, dict) or not isinstance(fields.get("manifest_path"), str):
         raise source.fault("a manifest without a path")
     if source.remaining:
         raise source.fault(f"{source.remaining} bytes behind a manifest")
     return {
-        "manifest": found["manifest_path"], "content": _CONTENTS.get(found.get("content")),
-        "manifest_bytes": found.get("manifest_length"), "files": found.get("added_files_count"),
-        "rows": found.get("added_rows_count"),
+        "manifest": fields["manifest_path"], "content": _CONTENTS.get(fields.get("content")),
+        "manifest_bytes": fields.get("manifest_length"), "files": fields.get("added_files_count"),
+        "rows": fields.get("added_rows_count"),
     }  # fmt: skip
 
 
@@ -136,16 +136,16 @@ def _message(version: int, source: DataInput) -> list[Row]:
     row: Row = {"bucket": source.read_int()}
     if version >= 7 and source.read_boolean():
         source.read_int()
-    found: list[Row] = []
+    changes: list[Row] = []
     for number, change in enumerate(_PAIMON_LISTS):
         for file in _rows(source):
             name, size, rows = _text(file, 0), _fixed(file, 1), _fixed(file, 2)
-            found.append(row | {"file": name, "change": change, "bytes": size, "rows": rows})
+            changes.append(row | {"file": name, "change": change, "bytes": size, "rows": rows})
         if version >= 10 and number in (2, 5):
-            found += [row | index for index in _indexes(source)]
+            changes += [row | index for index in _indexes(source)]
     if version < 10:
-        found += [row | index for index in _indexes(source)]
-    return found
+        changes += [row | index for index in _indexes(source)]
+    return changes
 
 
 def _indexes(source: DataInput) -> Iterator[Row]:

@@ -83,17 +83,17 @@ def readable_elements(
     """
     if not partial:
         return elements_of(operator, states), []
-    found: list[StateElement] = []
+    elements: list[StateElement] = []
     problems = unread_of(operator, states)
     for state in operator.operator_states:
         for part in state.parts:
             alone = replace(operator, operator_states=(replace(state, parts=(part,)),))
             try:
-                found += elements_of(alone, states)
+                elements += elements_of(alone, states)
             except StateError as error:
                 place = f"operator {operator.label}, subtask {part.subtask}, {state.name!r}"
                 problems.append(str(error.within(place)))
-    return found, problems
+    return elements, problems
 
 
 def elements_of(operator: Operator, states: Collection[str]) -> list[StateElement]:

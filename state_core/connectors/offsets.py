@@ -307,7 +307,7 @@ def _move_logs(sources: Sequence[SourceState], wanted: Sequence[NewOffset]) -> l
     """Return the changes that make logs be read from other positions."""
     changes: dict[str, SourceChange] = {}
     for new in wanted:
-        asked = [
+        readers = [
             (source, element)
             for source in sources
             for element in source.elements
@@ -316,22 +316,22 @@ def _move_logs(sources: Sequence[SourceState], wanted: Sequence[NewOffset]) -> l
             and element.split.split_id == new.topic
             and new.operator in ("", source.operator, source.operator_id)
         ]
-        if not asked:
+        if not readers:
             names = ", ".join(source.operator for source in sources[:_SHOWN]) or "none"
             raise NotFoundError(
                 f"no reader has the log {new}: Flink CDC reads it after its snapshot of the tables",
                 remedy=f"sources of Flink CDC in it: {names}; take a savepoint when it reads the"
                 " log",
             )
-        if len({source.operator_id for source, _ in asked}) > 1:
-            names = ", ".join(source.operator for source, _ in asked[:_SHOWN])
+        if len({source.operator_id for source, _ in readers}) > 1:
+            names = ", ".join(source.operator for source, _ in readers[:_SHOWN])
             raise EncodeError(
                 f"{new} is read by several sources: {names}",
                 remedy=f"name one: OPERATOR/{new.topic}=...",
             )
-        source, element = asked[0]
+        source, element = readers[0]
         place = f"source {source.operator}"
-        if len(asked) > 1:
+        if len(readers) > 1:
             raise EncodeError(
                 f"{new} is assigned twice, in the state of two readers",
                 place=place,
@@ -369,12 +369,12 @@ def _source_of(
     sources: Sequence[tuple[SourceState, set[Partition]]], new: NewOffset | NamedPartition
 ) -> SourceState:
     """Return the one source that has a partition, or some of a topic."""
-    asked = [
+    candidates = [
         (source, partitions)
         for source, partitions in sources
         if not new.operator or new.operator in (source.operator, source.operator_id)
     ]
-    if not asked:
+    if not candidates:
         whose = (
             f"no operator {new.operator!r} is a source of Kafka"
             if new.operator
@@ -382,7 +382,7 @@ def _source_of(
         )
         labels = ", ".join(source.operator for source, _ in sources[:_SHOWN]) or "none"
         raise NotFoundError(whose, remedy=f"sources of Kafka in it: {labels}")
-    having = [source for source, partitions in asked if any(map(new.covers, partitions))]
+    having = [source for source, partitions in candidates if any(map(new.covers, partitions))]
     what = _text((new.topic, new.partition))
     if len(having) > 1:
         names = ", ".join(source.operator for source in having[:_SHOWN])
@@ -391,7 +391,7 @@ def _source_of(
             remedy=f"name one: OPERATOR/{what}{new.value}",
         )
     if not having:
-        known_places = sorted({place for _, partitions in asked for place in partitions})
+        known_places = sorted({place for _, partitions in candidates for place in partitions})
         raise NotFoundError(
             f"no source has a partition {what}"
             if new.partition is not None
@@ -440,25 +440,25 @@ def check_assignment(source: SourceState) -> None:
     Raises:
         EncodeError: A partition would be read twice after a restore, or that is not known.
     """
-    held = _parts(source)
+    parts = _parts(source)
     place = f"source {source.operator}"
-    twice = [partition for partition, times in Counter(at for at, _ in held).items() if times > 1]
+    twice = [partition for partition, times in Counter(at for at, _ in parts).items() if times > 1]
     if twice:
         raise EncodeError(
             f"{_noun(source)} {_texts(twice)} is assigned twice, in the state of two readers",
             place=place,
             remedy=_AT_LAST,
         )
-    if held and all(element.state != READER_STATE for _, element in held):
+    if parts and all(element.state != READER_STATE for _, element in parts):
         return  # the old consumers have no enumerator
     enumerator = source.enumerator
-    if enumerator is None or {element.split.kind for _, element in held} - {enumerator.kind}:
+    if enumerator is None or {element.split.kind for _, element in parts} - {enumerator.kind}:
         problem = "there is no state of its enumerator, which would assign all partitions again"
         if source.coordinator_bytes is not None:
             problem = "its enumerator's state is of a version that is not known"
         raise EncodeError(problem, place=place, remedy=_AT_LAST)
     if not isinstance(enumerator, KafkaEnumerator):
-        for part in sorted({at for at, _ in held} & set(map(_part_of, source.waiting))):
+        for part in sorted({at for at, _ in parts} & set(map(_part_of, source.waiting))):
             raise EncodeError(
                 f"{_noun(source)} {_text(part)} would be assigned twice: a reader has it, and the"
                 " enumerator has it as unassigned",
@@ -476,7 +476,7 @@ def check_assignment(source: SourceState) -> None:
             place=place,
             remedy=_AT_LAST,
         )
-    for partition, element in held:
+    for partition, element in parts:
         if statuses.get(partition) != [0]:
             what = "does not know it" if partition not in statuses else "has it as unassigned"
             raise EncodeError(
@@ -542,10 +542,10 @@ def _noun(source: SourceState) -> str:
 def _move(source: SourceState, offsets: dict[Partition, Offset]) -> SourceChange:
     check_assignment(source)
     change = SourceChange(source.operator_id)
-    held = dict(_held(source))
+    assigned = dict(_held(source))
     waiting = []
     for partition, offset in offsets.items():
-        element = held.get(partition)
+        element = assigned.get(partition)
         if element is None:
             waiting.append(partition)
             continue

@@ -96,20 +96,20 @@ def _stops(data: bytes) -> str | None:
 
 def _message(data: bytes) -> str:
     source = DataInput(data)
-    found: dict[int, int] = {}
+    fields: dict[int, int] = {}
     while source.remaining:
         key = _varint(source)
         if key & 7 == 0:
-            found[key >> 3] = _varint(source)
+            fields[key >> 3] = _varint(source)
         elif key & 7 == 2:
             source.read_bytes(_varint(source))
         else:
             raise source.fault("no id of a message")
-    if _LEDGER not in found or _ENTRY not in found:
+    if _LEDGER not in fields or _ENTRY not in fields:
         raise source.fault("no id of a message")
-    batch = found.get(_BATCH, 0)
-    place = f":{batch}" if _BATCH in found and batch < 1 << 31 else ""
-    return f"{found[_LEDGER]}:{found[_ENTRY]}{place}"
+    batch = fields.get(_BATCH, 0)
+    place = f":{batch}" if _BATCH in fields and batch < 1 << 31 else ""
+    return f"{fields[_LEDGER]}:{fields[_ENTRY]}{place}"
 
 
 def _varint(source: DataInput) -> int:

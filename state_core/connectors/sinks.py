@@ -303,9 +303,9 @@ def _read_request(source: DataInput) -> list[Row]:
         "state": _named(source, _REQUEST_STATES),
     }
     for read in _COMMITTABLES if version == 1 else ():
-        found = _whole(read, data)
-        if found is not None:
-            return [row | one for one in found]
+        committables = _whole(read, data)
+        if committables is not None:
+            return [row | one for one in committables]
     return [row | {"bytes": len(data)}]
 
 

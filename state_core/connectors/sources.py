@@ -269,9 +269,9 @@ class SourceState(Printed):
     @cached_property
     def enumerator(self) -> Enumerator | None:
         """The enumerator's state; None if it is unknown, or may be that of several sources."""
-        found = () if self.coordinator is None else tuple(self.coordinator.enumerators())
-        alike = [one for one in found if one.kind in {each.split.kind for each in self.elements}]
-        chosen = alike or found
+        known = () if self.coordinator is None else tuple(self.coordinator.enumerators())
+        alike = [one for one in known if one.kind in {each.split.kind for each in self.elements}]
+        chosen = alike or known
         return chosen[0] if len(chosen) == 1 else None
 
     @property
@@ -303,10 +303,10 @@ class SourceState(Printed):
         The format of Kafka's does not mark them: a lost one looks the same.
         """
         if isinstance(self.enumerator, CdcEnumerator):
-            held = {
+            current = {
                 each.split.split_id for each in self.elements if isinstance(each.split, CdcSplit)
             }
-            return tuple(each for each in self.enumerator.assigned if each.split_id not in held)
+            return tuple(each for each in self.enumerator.assigned if each.split_id not in current)
         if not isinstance(self.enumerator, KafkaEnumerator):
             return ()
         places = {

@@ -169,8 +169,8 @@ def _arn_of(streams: Sequence[str], arns: Sequence[str]) -> str:
         )
     (stream,) = streams
     for arn in (*arns, stream):
-        found = _ARN.fullmatch(arn)
-        if found and stream in (arn, found[1]):
+        match = _ARN.fullmatch(arn)
+        if match and stream in (arn, match[1]):
             return arn
     raise EncodeError(
         f"the old source has only the name of its stream, {stream}, and the new one needs its ARN",

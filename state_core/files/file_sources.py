@@ -67,10 +67,10 @@ class InlineSource:
         out[:] = content
 
 
-def too_short(name: str, offset: int, wanted: int, found: int) -> TruncatedError:
+def too_short(name: str, offset: int, wanted: int, available: int) -> TruncatedError:
     """Return the error of a source that ends too soon."""
     return TruncatedError(
-        f"{wanted} bytes wanted, {found} there",
+        f"{wanted} bytes wanted, {available} there",
         place=f"{name}, offset {offset}",
         remedy="the file was cut off: fetch it again",
     )
@@ -326,9 +326,9 @@ def version_of(directory: Directory, path: str, file: pa.NativeFile | None = Non
         path: The file.
         file: The opened file, where a store returns metadata with it.
     """
-    told = {} if file is None else {name.lower(): tag for name, tag in file.metadata().items()}
-    if "etag" in told:
-        return str(told["etag"], "utf-8", "replace")
+    tags = {} if file is None else {name.lower(): tag for name, tag in file.metadata().items()}
+    if "etag" in tags:
+        return str(tags["etag"], "utf-8", "replace")
     modified, size = directory.modified_and_size(path)
     return f"{size} bytes, {modified}"
 

@@ -166,7 +166,7 @@ class Directory:
         if self.local:
             return str(self.root)
         credentials, query = credentials and f"{credentials}@", query and f"?{query}"
-        root = re.sub("[%?#]", lambda found: quote(found[0]), self.root)
+        root = re.sub("[%?#]", lambda match: quote(match[0]), self.root)
         return f"{self.scheme}://{credentials}{self.host}{root}{query}"
 
     def full(self, path: str = "") -> str:
@@ -780,8 +780,8 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
         return f"{self._start}/{path}" if self._start else path
 
     def descriptor(self, path: str) -> int:
-        whole = f"{self._start}/{path}" if self._start else path
-        return self.tree.open(whole if self.tree.knows(whole) else self.below(path))
+        full_path = f"{self._start}/{path}" if self._start else path
+        return self.tree.open(full_path if self.tree.knows(full_path) else self.below(path))
 
 
 def _confined(location: str, below: str, follow_links: bool) -> ConfinedDirectory:

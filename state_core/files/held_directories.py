@@ -69,16 +69,16 @@ class HeldDirectory:
 
 def held_temporary(prefix: str) -> HeldDirectory:
     """Create a directory of this process among the system's temporary ones."""
-    held = HeldDirectory(f"{tempfile.gettempdir()}/{prefix}", mode=0o700)
-    _TEMPORARY.add(held)
-    return held
+    directory = HeldDirectory(f"{tempfile.gettempdir()}/{prefix}", mode=0o700)
+    _TEMPORARY.add(directory)
+    return directory
 
 
 def remove_held_temporary() -> None:
     """Remove this process's temporary directories, which threads may still use: it ends now."""
-    for held in list(_TEMPORARY):
+    for directory in list(_TEMPORARY):
         for _ in range(3):  # a file may come meanwhile
-            shutil.rmtree(held.path, ignore_errors=True)
+            shutil.rmtree(directory.path, ignore_errors=True)
 
 
 def held_link_place() -> HeldDirectory:

@@ -154,9 +154,9 @@ def keys_of(credentials: str, query: str) -> dict[str, str]:
     given = dict(parse_qsl(query))
     if os.environ.get(_KEY) or _is_on(given.get("anonymous")) or "role_arn" in given:
         return {}
-    found = _profile(os.environ.get(_PROFILE) or "default")
-    are_complete = {_KEY, _SECRET} <= found.keys()
-    return {name: found[name] for name in names if are_complete and name in found}
+    profile = _profile(os.environ.get(_PROFILE) or "default")
+    are_complete = {_KEY, _SECRET} <= profile.keys()
+    return {name: profile[name] for name in names if are_complete and name in profile}
 
 
 def _address() -> dict[str, str]:
@@ -167,8 +167,8 @@ def _address() -> dict[str, str]:
     """
     options = _profile(os.environ.get(_PROFILE) or "default")
     for name, variables in _VARIABLES.items():
-        if said := list(filter(None, map(os.environ.get, variables))):
-            options[name] = said[0]
+        if values := list(filter(None, map(os.environ.get, variables))):
+            options[name] = values[0]
     if _ENDPOINT in options and _is_on(os.environ.get(_IGNORED)):
         raise SnapshotError(
             "an address of S3 is set, and is to be ignored; not every client ignores it",

@@ -376,19 +376,19 @@ class _Exchanges:
         Only subtasks with a part are considered, so that the work is linear in the channels.
         """
         fits: dict[_End, int] = {}
-        held = [self._counts.get(pair, {}) for pair in pairs]
-        for partition in {*chain(*held)} if self.unseen else min(held, key=len):
+        by_pair = [self._counts.get(pair, {}) for pair in pairs]
+        for partition in {*chain(*by_pair)} if self.unseen else min(by_pair, key=len):
             counts = [
                 of_pair.get(partition)
-                for pair, of_pair in zip(pairs, held, strict=True)
+                for pair, of_pair in zip(pairs, by_pair, strict=True)
                 if (pair, partition) not in self.unseen
             ]
             here = [(of[gate], of[NOBODY]) for of in counts if of is not None]
             # all other subtasks have no part, so that their channels begin with a whole element
             others_broken = self._broken[partition] - sum(alone < 0 for _, alone in here)
             if len(here) == len(counts) and min(here)[0] >= 0 and not others_broken:
-                whole = self._whole[partition] - sum(max(0, alone) for _, alone in here)
-                fits[partition] = whole + sum(count for count, _ in here)
+                others_unbroken = self._whole[partition] - sum(max(0, alone) for _, alone in here)
+                fits[partition] = others_unbroken + sum(count for count, _ in here)
         return fits
 
 
@@ -405,9 +405,9 @@ def _elements(
     nothing = np.array([LENGTH_BYTES], np.int64), np.empty(0, np.uint8)
     starts, tags = nothing if walked is None else walked
     ends_one = int(starts[1]) - LENGTH_BYTES - len(prefix) if prefix else 0
-    whole = walked is not None
+    separable = walked is not None
     return ChannelElements(
-        channel, position, len(buffers), size, ends_one, begins_one, whole, data, starts, tags
+        channel, position, len(buffers), size, ends_one, begins_one, separable, data, starts, tags
     )
 
 

@@ -55,7 +55,7 @@ def with_contents(
         for state in operator.keyed_states
         if state.kind is not StateKind.TIMERS
     }
-    said: dict[str, dict[str, RowNames]] = {}
+    names: dict[str, dict[str, RowNames]] = {}
     done: set[tuple[str, str]] = set()
     for word in decode:
         name, form = state_in(word, states)
@@ -69,17 +69,17 @@ def with_contents(
             saying = saying_of(form, state, earlier)
         except StateError as error:
             raise error.within(name) from error
-        mine = said.setdefault(
+        mine = names.setdefault(
             operator.operator_id, {each.name: each.names for each in operator.keyed_states}
         )
         mine[state.name] = replace(mine[state.name], content=saying)
     operators = [
         replace(
             operator,
-            keyed_files=(files := with_names(operator.keyed_files, said[operator.operator_id])),
+            keyed_files=(files := with_names(operator.keyed_files, names[operator.operator_id])),
             keyed_states=merge_states(files),
         )
-        if operator.operator_id in said
+        if operator.operator_id in names
         else operator
         for operator in snapshot.operators
     ]

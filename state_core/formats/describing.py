@@ -193,8 +193,8 @@ def _stored_sizes(operator: Operator) -> tuple[I64Array, bool]:
             sizes = file.looked_up_bytes() if isinstance(file, CuttableFile) else sizes
         for group, size in sizes:
             weights[group] += size
-    held = sorted(weights.items())
-    rows = [[group for group, _ in held], [0] * len(held), [size for _, size in held]]
+    by_group = sorted(weights.items())
+    rows = [[group for group, _ in by_group], [0] * len(by_group), [size for _, size in by_group]]
     return np.array(rows, np.int64), spread
 
 
@@ -260,9 +260,9 @@ def _operator_states(
     described: dict[str, StateDescription] = {}
     for state in operator.operator_states:
         describe = _readable_operator_state if partial else _operator_state
-        found = describe(state, counted, schema)
-        place = f"operator {operator.label}, " if found.problem else ""
-        described[state.name] = replace(found, problem=f"{place}{found.problem}")
+        description = describe(state, counted, schema)
+        place = f"operator {operator.label}, " if description.problem else ""
+        described[state.name] = replace(description, problem=f"{place}{description.problem}")
     for each in operator.unread:
         for name, (mode, elements) in each.states.items():
             before = described.get(

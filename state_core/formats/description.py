@@ -201,13 +201,13 @@ class StateDescription:
     def types_line(self) -> str:
         """Return a line with its types and serializers."""
         types = self.types or {}
-        said = {name: held for name, held in types.items() if name != "serializers"}
-        java = said.pop("type_name")
-        if said.get("type") is None:
-            said["type"] = f"{java}, which `statelake types` has no text for"
+        parts = {name: value for name, value in types.items() if name != "serializers"}
+        java = parts.pop("type_name")
+        if parts.get("type") is None:
+            parts["type"] = f"{java}, which `statelake types` has no text for"
         words = [
-            f"{name}: {held if isinstance(held, str) else json.dumps(held, ensure_ascii=False)}"
-            for name, held in said.items()
+            f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+            for name, value in parts.items()
         ]
         classes = [
             f"{role} {java_class.rpartition('.')[2]}"
@@ -721,7 +721,7 @@ class SnapshotDescription:
         rows = []
         for operator in self.operators[:SHOWN]:
             counts = {"keyed": operator.keyed_states, "operator": operator.operator_states}
-            there = [f"{len(held)} {what}" for what, held in counts.items() if held]
+            there = [f"{len(states)} {what}" for what, states in counts.items() if states]
             if not operator.keyed_states and not operator.is_whole:
                 there.insert(0, f"{UNKNOWN} keyed")
             there += [what for what, _ in operator.other]
@@ -787,9 +787,9 @@ class SnapshotDescription:
         if rows:
             yield Table("could not be read", columns, rows, len(unread) - len(rows))
         yield from list(dict.fromkeys(each.error.remedy for _, each, _ in unread))[:SHOWN_UNREAD]
-        said = {each.problem for _, each, _ in unread}
+        listed = {each.problem for _, each, _ in unread}
         others = (problem for operator in self.operators for problem in operator.problems)
-        yield from islice((problem for problem in others if problem not in said), SHOWN)
+        yield from islice((problem for problem in others if problem not in listed), SHOWN)
         needs = self.needs
         if needs:
             yield ""

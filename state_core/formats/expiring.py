@@ -125,16 +125,16 @@ def expired_in_snapshot(
         weights = weighed[operator][state.name]
         gone = weights.expiries[every.index(life)]
         try:
-            found = tuple(_keys(state, gone.until, limit)) if keys else ()
+            expired_keys = tuple(_keys(state, gone.until, limit)) if keys else ()
         except StateError as error:
             if problems is None or isinstance(error, OversizedError):
                 raise
             problems.append(str(error.within(f"operator {operator}, state {state.name!r}")))
-            found = ()
+            expired_keys = ()
         states.append(
             ExpiredState(
                 operator, state.name, life, weights.elements or weights.entries, gone.entries,
-                weights.size, gone.size, found,
+                weights.size, gone.size, expired_keys,
             )
         )  # fmt: skip
     return ExpiredShare(at, rule, tuple(states), tuple(unknown))

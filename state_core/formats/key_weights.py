@@ -219,8 +219,8 @@ class StateWeights:
         )  # fmt: skip
         layout = replace(self.layout, kind=StateKind.VALUE, user_key=None)
         rows = layout.decode(entries, [KEY, NAMESPACE, RAW_KEY])
-        found, namespaces = (whole_column(layout, rows, name, RAW_KEY) for name in (KEY, NAMESPACE))
-        return found, namespaces
+        typed, namespaces = (whole_column(layout, rows, name, RAW_KEY) for name in (KEY, NAMESPACE))
+        return typed, namespaces
 
 
 class _Sums:
@@ -264,9 +264,9 @@ class _Sums:
             return
         self.open = last
         summed = _summed(pa.concat_tables(self.pending))
-        whole = pc.less(summed.column(GROUP), last)
-        self._rank(summed.filter(whole))
-        self.pending = [summed.filter(pc.invert(whole))]
+        ended = pc.less(summed.column(GROUP), last)
+        self._rank(summed.filter(ended))
+        self.pending = [summed.filter(pc.invert(ended))]
 
     def close(self) -> None:
         """Rank the remaining rows."""

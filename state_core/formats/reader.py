@@ -154,17 +154,17 @@ class Snapshot(model.Snapshot):
         schemas = schemas_of_snapshot(self)
         wanted = [operator] if isinstance(operator, str) else [*operator]
         hidden = [
-            (held, each.problem) for held in self.operators for each in held.unread
-            if each.hides_types(held)
-            and (not wanted or {held.label, held.operator_id} & {*wanted})
+            (one, each.problem) for one in self.operators for each in one.unread
+            if each.hides_types(one)
+            and (not wanted or {one.label, one.operator_id} & {*wanted})
         ]  # fmt: skip
         if not hidden:
             return types_of(schemas, wanted)
-        lost = [held for held, _ in hidden if not held.keyed_states and not held.operator_states]
-        names = {name for held in lost for name in (held.label, held.operator_id)}
+        lost = [one for one, _ in hidden if not one.keyed_states and not one.operator_states]
+        names = {name for one in lost for name in (one.label, one.operator_id)}
         known = [name for name in wanted if name not in names]
-        found = types_of(schemas if known or not wanted else (), known)
-        return replace(found, problems=tuple(problem for _, problem in hidden))
+        result = types_of(schemas if known or not wanted else (), known)
+        return replace(result, problems=tuple(problem for _, problem in hidden))
 
     def find(
         self,
@@ -194,12 +194,12 @@ class Snapshot(model.Snapshot):
         """
         from statelake.state_core.model.finding import find_in_snapshot
 
-        found = find_in_snapshot(
+        result = find_in_snapshot(
             self, value, operator=operator, state=state, contains=contains, limit=limit,
             readable=self.partial,
         )  # fmt: skip
-        found.problems[:0] = self.problems_of(operator, state)
-        return found
+        result.problems[:0] = self.problems_of(operator, state)
+        return result
 
     def expired(
         self,
@@ -332,7 +332,7 @@ class Snapshot(model.Snapshot):
         until = expired_until(at or self.taken_at, lives) if lives else []
         weighed = {}
         for each in operators:
-            states = [held.name for held in each.keyed_states if state in (None, *held.labels)]
+            states = [keyed.name for keyed in each.keyed_states if state in (None, *keyed.labels)]
             if problems is None:
                 weighed[each.label] = weigh_operator(each, limit, states=states, until=until)
                 continue
@@ -403,11 +403,11 @@ def open_snapshot(
     )
     if plan is not None:
         snapshot = with_plan(snapshot, plan)
-    said = tuple(decode)
-    if said:
+    forms = tuple(decode)
+    if forms:
         from statelake.state_core.formats.contents import with_contents
 
-        snapshot = with_contents(snapshot, said)
+        snapshot = with_contents(snapshot, forms)
     return snapshot
 
 

@@ -74,11 +74,11 @@ def whole_rows(layout: Layout, batch: pa.RecordBatch) -> dict[int, dict[str, Any
         By the number of the row: the whole values by column, or the bytes as `raw_key` and
         `raw_value`; nothing for a row whose columns say everything.
     """
-    found: dict[int, dict[str, Any]] = {}
+    by_row: dict[int, dict[str, Any]] = {}
     for side in _sides(layout):
         for row, more in _whole_side(side, batch):
-            found.setdefault(row, {}).update(more)
-    return found
+            by_row.setdefault(row, {}).update(more)
+    return by_row
 
 
 def whole_keys(layout: KeyedLayout, keys: pa.LargeBinaryArray) -> list[Any]:
@@ -87,8 +87,8 @@ def whole_keys(layout: KeyedLayout, keys: pa.LargeBinaryArray) -> list[Any]:
     values: list[Any] = column.to_pylist()
     for row in np.flatnonzero(inexact).tolist():
         data = keys[row].as_py()
-        whole = _whole(partial(_read_parts, [(KEY, layout.key)]), data)
-        values[row] = whole[KEY] if whole else data
+        parts = _whole(partial(_read_parts, [(KEY, layout.key)]), data)
+        values[row] = parts[KEY] if parts else data
     return values
 
 

@@ -121,9 +121,9 @@ class Examined:
     @property
     def report(self) -> IntegrityReport:
         """Return the faults."""
-        found = self.found
+        findings = self.found
         return IntegrityReport(
-            self.directory.uri, tuple(found.faults), tuple(found.unchecked), found.checked
+            self.directory.uri, tuple(findings.faults), tuple(findings.unchecked), findings.checked
         )
 
     @property
@@ -198,12 +198,12 @@ def look(
 
 
 def _check_metadata(
-    metadata: CheckpointMetadata, uid_of: Mapping[str, str], path: str, found: Findings
+    metadata: CheckpointMetadata, uid_of: Mapping[str, str], path: str, findings: Findings
 ) -> None:
     try:
         check_properties(metadata)
     except StateError as error:
-        found.fault(FaultKind.METADATA, Place(), error.within(path))
+        findings.fault(FaultKind.METADATA, Place(), error.within(path))
     for find_contradiction in find_contradictions(metadata.operators, uid_of):
         where = Place(
             find_contradiction.operator,
@@ -211,11 +211,11 @@ def _check_metadata(
             "",
             find_contradiction.key_groups,
         )
-        found.fault(
+        findings.fault(
             FaultKind(find_contradiction.kind), where, find_contradiction.error.within(path)
         )
     for master in metadata.masters:
-        found.skip(Place(), f"state of master hook {master.name!r}, {len(master.data)} bytes")
+        findings.skip(Place(), f"state of master hook {master.name!r}, {len(master.data)} bytes")
 
 
 def _read_entries(
@@ -261,14 +261,14 @@ def _read_entries(
             examined.found.fault(FaultKind.FILE, where, source.suspect)
 
 
-def _note_timers(operator: OperatorExamined, source: KeyedSource, found: Findings) -> None:
+def _note_timers(operator: OperatorExamined, source: KeyedSource, findings: Findings) -> None:
     """Note damaged timers: damaged raw state can't be used in part, so all of it is lost."""
-    found.losses.clear()
+    findings.losses.clear()
     subtask = source.where.subtask
-    if not found.faults or subtask is None or subtask in operator.damaged_timers:
+    if not findings.faults or subtask is None or subtask in operator.damaged_timers:
         return
     operator.damaged_timers.add(subtask)
-    found.lose(source.where, "its timers on the heap: " + found.faults[0].problem)
+    findings.lose(source.where, "its timers on the heap: " + findings.faults[0].problem)
 
 
 # --------------------------------------------------------------------------- streams
@@ -279,7 +279,7 @@ def _named(stream: StreamHandle) -> str:
 
 
 def examine_channels(
-    metadata: CheckpointMetadata, labels: Mapping[str, str], files: StateFiles, found: Findings
+    metadata: CheckpointMetadata, labels: Mapping[str, str], files: StateFiles, findings: Findings
 ) -> bool:
     """Note the faults of channel state; return whether it has no fault.
 
@@ -287,13 +287,13 @@ def examine_channels(
         metadata: The snapshot's `_metadata`.
         labels: The labels of operators, by their ids.
         files: The snapshot's files.
-        found: Collects the findings.
+        findings: Collects the findings.
     """
     channels = channels_among(metadata.operators, files.open, labels)
     noted: set[str] = set()
     places: set[tuple[str, str]] = set()
     for channel in channels:
-        found.checked.size += channel.size
+        findings.checked.size += channel.size
         where = Place(channel.operator, channel.subtask)
         try:
             _refuse_twice(channel, places)
@@ -301,19 +301,19 @@ def examine_channels(
         except StateError as error:
             if str(error) not in noted:
                 noted.add(str(error))
-                found.fault(FaultKind.FILE, where, error)
-    found.checked.handles += len({channel.file for channel in channels})
+                findings.fault(FaultKind.FILE, where, error)
+    findings.checked.handles += len({channel.file for channel in channels})
     if noted:
         for channel in channels:
             where = Place(channel.operator, channel.subtask)
-            found.lose(where, "records in flight: some are damaged", size=channel.size)
+            findings.lose(where, "records in flight: some are damaged", size=channel.size)
         return False
     for elements in read_channels(channels):
         where = Place(elements.channel.operator)
         if elements.whole:
-            found.skip(where, "values of records in flight, whose type no snapshot says")
+            findings.skip(where, "values of records in flight, whose type no snapshot says")
         else:
-            found.skip(where, "records in flight that can't be told apart")
+            findings.skip(where, "records in flight that can't be told apart")
     return True
 
 

@@ -92,13 +92,13 @@ class KeyedSource:
     def layouts(self) -> tuple[KeyedLayout | None, ...]:
         """The layout of each state's entries; None if it is not known."""
         readable = self.file.head.readable
-        return tuple(None if isinstance(found, StateError) else found[0] for found in readable)
+        return tuple(None if isinstance(each, StateError) else each[0] for each in readable)
 
     @cached_property
     def states(self) -> dict[str, KeyedState]:
         """Return its states that have a layout, by name, as readers see them."""
         readable = self.file.head.readable
-        states = [found[1] for found in readable if not isinstance(found, StateError)]
+        states = [each[1] for each in readable if not isinstance(each, StateError)]
         return {state.name: state for state in states}
 
     def without(self, name: str) -> KeyedSource:
@@ -146,42 +146,42 @@ class UnknownSource:
 
 
 def open_source(
-    handle: KeyedHandle, siblings: Siblings, where: Place, found: Findings
+    handle: KeyedHandle, siblings: Siblings, where: Place, findings: Findings
 ) -> KeyedSource | UnknownSource | None:
     """Open one keyed handle; return None if it is unreadable or has no data."""
     base = all_in_base(handle) if isinstance(handle, ChangelogHandle) else handle
     if base is None:
-        return _open_changelog(handle, siblings, where, found)
+        return _open_changelog(handle, siblings, where, findings)
     if not isinstance(base, KeyGroupsHandle | IncrementalHandle):
         error = CorruptSnapshotError(f"a {type(base).__name__} that is no part of a changelog")
-        found.fault(FaultKind.METADATA, where, error)
-        _lose_all(base, where, found, error.problem)
+        findings.fault(FaultKind.METADATA, where, error)
+        _lose_all(base, where, findings, error.problem)
         return None
-    before = len(found.faults)
-    noting = _Noting(base, siblings.max_parallelism, where, found)
+    before = len(findings.faults)
+    noting = _Noting(base, siblings.max_parallelism, where, findings)
     file = open_keyed(handle, siblings.files, siblings.max_parallelism, siblings, noting)
     if file is None:
         if noting.unknown and isinstance(base, KeyGroupsHandle):
             return UnknownSource(base)
         return None
-    faulty = _faulty_states(file, noting.name, where, found)
+    faulty = _faulty_states(file, noting.name, where, findings)
     suspect = None
     if isinstance(file, HeapKeyedFile) and any(
         isinstance(state, StateError) for state in file.head.readable
     ):
         why = "a state in it has a layout that is not known, and what follows can't be found"
-        found.skip(where, why, unread=True)
+        findings.skip(where, why, unread=True)
         noting.lose(why)
         return None
     if isinstance(file, RocksDBKeyedFile):
         try:
             file, suspect = _open_database(file)
         except StateError as error:
-            if len(found.faults) == before:  # otherwise the missing part is already known
-                found.fault(FaultKind.FILE, where, error)
+            if len(findings.faults) == before:  # otherwise the missing part is already known
+                findings.fault(FaultKind.FILE, where, error)
             noting.lose(error.problem)
             return None
-        if len(found.faults) > before:
+        if len(findings.faults) > before:
             suspect = None
     spans = file.spans if isinstance(file, SpannedFile) else ()
     return KeyedSource(where, noting.within, file, spans, noting.lengths, faulty, suspect)
@@ -211,7 +211,7 @@ def open_timers(
     files: StateFiles,
     max_parallelism: int,
     where: Place,
-    found: Findings,
+    findings: Findings,
 ) -> KeyedSource | None:
     """Open raw keyed state that consists of timers; return None if the operator has no timers.
 
@@ -224,12 +224,12 @@ def open_timers(
     within = file.key_groups.intersection(KeyGroupRange(0, max_parallelism - 1))
     spans = tuple(span for span in file.spans if span.group in within)
     lengths = {span.group: span.end - span.start for span in spans}
-    faulty = _faulty_states(file, file.name, where, found)
+    faulty = _faulty_states(file, file.name, where, findings)
     return KeyedSource(where, within, file, spans, lengths, faulty)
 
 
 def open_stream_of(
-    stream: StreamHandle, files: StateFiles, where: Place, found: Findings, *, part: bool = False
+    stream: StreamHandle, files: StateFiles, where: Place, findings: Findings, *, part: bool = False
 ) -> ByteSource | None:
     """Open the bytes of a handle, as far as they exist; note missing bytes.
 
@@ -237,30 +237,30 @@ def open_stream_of(
         stream: The handle.
         files: The files of the snapshot.
         where: The place of the findings.
-        found: Collects the findings.
+        findings: Collects the findings.
         part: Whether the file may appear in several handles, each for other key groups.
     """
-    found.checked.handles += 1
-    found.checked.size += stream.size
+    findings.checked.handles += 1
+    findings.checked.size += stream.size
     try:
         return files.open(stream, part=part)
     except UnsupportedFormatError as error:
-        found.skip(where, error.problem, unread=True)
+        findings.skip(where, error.problem, unread=True)
         return None
     except StateError as error:
-        found.fault(FaultKind.FILE, where, error)
+        findings.fault(FaultKind.FILE, where, error)
     try:
         return files.open(stream, whole=False)
     except StateError:
         return None
 
 
-def _lose_all(handle: KeyedHandle, where: Place, found: Findings, why: str) -> None:
+def _lose_all(handle: KeyedHandle, where: Place, findings: Findings, why: str) -> None:
     place = replace(where, key_groups=handle.key_groups)
-    found.lose(place, why, size=keyed_bytes(handle))
+    findings.lose(place, why, size=keyed_bytes(handle))
 
 
-def _faulty_states(file: HeadedFile, name: str, where: Place, found: Findings) -> frozenset[int]:
+def _faulty_states(file: HeadedFile, name: str, where: Place, findings: Findings) -> frozenset[int]:
     """Return the ids of states with wrong meta info."""
     faulty = set()
     for index, (state, known) in enumerate(
@@ -268,36 +268,36 @@ def _faulty_states(file: HeadedFile, name: str, where: Place, found: Findings) -
     ):
         place = replace(where, state=state.name)
         if isinstance(known, UnsupportedFormatError):
-            found.skip(replace(place, subtask=None), known.problem)
+            findings.skip(replace(place, subtask=None), known.problem)
         elif isinstance(known, StateError):
             error = CorruptSnapshotError(known.problem, place=name, remedy=known.remedy)
-            found.fault(FaultKind.HEADER, place, error)
-            found.lose(place, known.problem)
+            findings.fault(FaultKind.HEADER, place, error)
+            findings.lose(place, known.problem)
             faulty.add(index)
     return frozenset(faulty)
 
 
 def _open_changelog(
-    handle: KeyedHandle, siblings: Siblings, where: Place, found: Findings
+    handle: KeyedHandle, siblings: Siblings, where: Place, findings: Findings
 ) -> KeyedSource | None:
     """Open a materialized snapshot with its changes: None if any of its files is damaged."""
     assert isinstance(handle, ChangelogHandle)  # noqa: S101 - by the caller
-    found.checked.handles += len(handle.materialized) + len(handle.changes)
-    found.checked.size += keyed_bytes(handle)
+    findings.checked.handles += len(handle.materialized) + len(handle.changes)
+    findings.checked.size += keyed_bytes(handle)
     try:
         file = open_keyed(handle, siblings.files, siblings.max_parallelism, siblings)
         lengths = {} if file is None else dict(file.group_bytes())
     except StateError as error:
         if isinstance(error, UnsupportedFormatError):
-            found.skip(where, error.problem, unread=True)
+            findings.skip(where, error.problem, unread=True)
         else:
-            found.fault(FaultKind.FILE, where, error)
-        _lose_all(handle, where, found, error.problem)
+            findings.fault(FaultKind.FILE, where, error)
+        _lose_all(handle, where, findings, error.problem)
         return None
     if file is None:
         return None
     spans = tuple(KeyGroupSpan(group, 0, size) for group, size in lengths.items())
-    faulty = _faulty_states(file, file.name, where, found)
+    faulty = _faulty_states(file, file.name, where, findings)
     return KeyedSource(where, file.key_groups, file, spans, lengths, faulty)
 
 

@@ -61,7 +61,7 @@ class OperatorPart:
 
 
 def examine_operator_states(
-    operator: OperatorMetadata, label: str, files: StateFiles, found: Findings
+    operator: OperatorMetadata, label: str, files: StateFiles, findings: Findings
 ) -> list[OperatorPart]:
     """Check the operator state of all subtasks."""
     parts = []
@@ -72,29 +72,29 @@ def examine_operator_states(
         part = OperatorPart(index, handle)
         parts.append(part)
         where = Place(label, index)
-        source = open_stream_of(handle.stream, files, where, found)
+        source = open_stream_of(handle.stream, files, where, findings)
         if source is None:
-            _lose(part, where, "its file can't be opened", found)
+            _lose(part, where, "its file can't be opened", findings)
             continue
         try:
             part.header = header_of(source, handle, files.heads)
         except UnknownSerializerError as error:
             part.unknown = True
-            found.skip(where, f"operator state: {error.problem}")
+            findings.skip(where, f"operator state: {error.problem}")
             continue
         except StateError as error:
-            found.fault(FaultKind.HEADER, where, error.within("operator state"))
-            _lose(part, where, error.problem, found)
+            findings.fault(FaultKind.HEADER, where, error.within("operator state"))
+            _lose(part, where, error.problem, findings)
             continue
-        _Taken(part, source, where, found).run()
-    _compare_types(parts, label, found)
-    _compare_copies(parts, label, found)
+        _Taken(part, source, where, findings).run()
+    _compare_types(parts, label, findings)
+    _compare_copies(parts, label, findings)
     return parts
 
 
-def _lose(part: OperatorPart, where: Place, why: str, found: Findings) -> None:
+def _lose(part: OperatorPart, where: Place, why: str, findings: Findings) -> None:
     for name, offsets in part.handle.states.items():
-        found.lose(replace(where, state=name), why, entries=len(offsets.offsets))
+        findings.lose(replace(where, state=name), why, entries=len(offsets.offsets))
 
 
 class _Taken:
@@ -229,9 +229,9 @@ class _Taken:
             layout.value.decode(cursor)
             cursor.check_at_end()
             return
-        held = self.part.copies
+        maps = self.part.copies
         for at, raw in pieces:
-            held[info.name] = layout.entries(_alone(info, layout, raw, self.source, at), info.name)
+            maps[info.name] = layout.entries(_alone(info, layout, raw, self.source, at), info.name)
 
     def _fault(self, name: str, problem: str, *, at: int | None = None) -> None:
         place = self.source.name if at is None else f"{self.source.name}, offset {at}"
@@ -282,7 +282,7 @@ def _encoded(header: OperatorHeader, without: set[str]) -> dict[str, bytes]:
     return encoded
 
 
-def _compare_types(parts: list[OperatorPart], label: str, found: Findings) -> None:
+def _compare_types(parts: list[OperatorPart], label: str, findings: Findings) -> None:
     """Note states that two subtasks wrote with different types."""
     types = [
         {} if part.header is None else _encoded(part.header, without=part.faulty) for part in parts
@@ -297,13 +297,13 @@ def _compare_types(parts: list[OperatorPart], label: str, found: Findings) -> No
                 remedy="let the job take a new savepoint, which writes all subtasks alike",
             )
             where = Place(label, part.subtask, name)
-            found.fault(FaultKind.HEADER, where, error)
+            findings.fault(FaultKind.HEADER, where, error)
             part.faulty.add(name)
             part.copies.pop(name, None)
-            found.lose(where, error.problem, entries=len(part.elements.pop(name, [])))
+            findings.lose(where, error.problem, entries=len(part.elements.pop(name, [])))
 
 
-def _compare_copies(parts: list[OperatorPart], label: str, found: Findings) -> None:
+def _compare_copies(parts: list[OperatorPart], label: str, findings: Findings) -> None:
     """Note copies of a broadcast state that differ from those of most subtasks."""
     names = {name: None for part in parts for name in part.copies}
     for name in names:
@@ -318,7 +318,9 @@ def _compare_copies(parts: list[OperatorPart], label: str, found: Findings) -> N
                 f" ({lacking} entries lacking, {more} of its own)",
                 remedy="let the job take a new savepoint",
             )
-            found.fault(FaultKind.BROADCAST, Place(label, subtask, name), error)
-            found.lose(Place(label, subtask, name), "most subtasks have another copy", entries=more)
+            findings.fault(FaultKind.BROADCAST, Place(label, subtask, name), error)
+            findings.lose(
+                Place(label, subtask, name), "most subtasks have another copy", entries=more
+            )
             holder = next(part for part in parts if part.subtask == subtask)
             holder.elements.pop(name, None)

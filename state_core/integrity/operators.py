@@ -58,7 +58,7 @@ class OperatorExamined:
 
 
 def open_operator(
-    state: OperatorMetadata, label: str, files: StateFiles, found: Findings
+    state: OperatorMetadata, label: str, files: StateFiles, findings: Findings
 ) -> OperatorExamined:
     """Open all of an operator, and check everything that needs no reading of entries."""
     operator = OperatorExamined(state, label)
@@ -68,26 +68,28 @@ def open_operator(
         operator.broken = error.problem
         return operator
     if state.coordinator is not None:
-        found.skip(Place(label), f"state of its coordinator, {state.coordinator.size} bytes")
+        findings.skip(Place(label), f"state of its coordinator, {state.coordinator.size} bytes")
     subtasks = sorted((state.subtasks or {}).items())
     handles = [part.managed_keyed for _, part in subtasks if part.managed_keyed is not None]
     siblings = Siblings(handles, files, state.max_parallelism)
     for index, subtask in subtasks:
         where = Place(label, index)
-        timers = _open_timers(operator, index, subtask, files, found)
-        _open_opaque(replace(subtask, raw_keyed=None) if timers else subtask, files, where, found)
+        timers = _open_timers(operator, index, subtask, files, findings)
+        _open_opaque(
+            replace(subtask, raw_keyed=None) if timers else subtask, files, where, findings
+        )
         if subtask.managed_keyed is None:
             continue
-        source = open_source(subtask.managed_keyed, siblings, where, found)
+        source = open_source(subtask.managed_keyed, siblings, where, findings)
         if isinstance(source, UnknownSource):
             operator.unknown[index] = source.handle
         elif source is not None:
             operator.keyed[index] = source
-            _compare_timers(operator, index, found)
-            found.checked.key_groups += len(source.spans) or len(source.key_groups)
-    _note_absent(operator, found)
-    _check_types(operator, found)
-    operator.parts = examine_operator_states(state, label, files, found)
+            _compare_timers(operator, index, findings)
+            findings.checked.key_groups += len(source.spans) or len(source.key_groups)
+    _note_absent(operator, findings)
+    _check_types(operator, findings)
+    operator.parts = examine_operator_states(state, label, files, findings)
     return operator
 
 
@@ -96,7 +98,7 @@ def _open_timers(
     index: int,
     subtask: SubtaskState,
     files: StateFiles,
-    found: Findings,
+    findings: Findings,
 ) -> bool:
     """Open raw keyed state with timers, as RocksDB jobs may have; return whether it has timers."""
     where, handle = Place(operator.label, index), subtask.raw_keyed
@@ -107,12 +109,12 @@ def _open_timers(
         return False  # noted as any raw state is
     for stream in keyed_streams(handle) if handle is not None else ():
         if stream is not None:
-            open_stream_of(stream, files, where, found)
+            open_stream_of(stream, files, where, findings)
     try:
-        source = open_timers(handle, files, operator.state.max_parallelism, where, found)
+        source = open_timers(handle, files, operator.state.max_parallelism, where, findings)
     except StateError as error:
-        found.fault(FaultKind.HEADER, where, error)
-        found.lose(where, f"its timers on the heap: {error.problem}")
+        findings.fault(FaultKind.HEADER, where, error)
+        findings.lose(where, f"its timers on the heap: {error.problem}")
         operator.damaged_timers.add(index)
         return True
     if source is not None:
@@ -120,7 +122,7 @@ def _open_timers(
     return True
 
 
-def _compare_timers(operator: OperatorExamined, index: int, found: Findings) -> None:
+def _compare_timers(operator: OperatorExamined, index: int, findings: Findings) -> None:
     """Note timers that are in the backend and on the heap: the backend's are kept."""
     where, timers = Place(operator.label, index), operator.timers.get(index)
     if timers is None:
@@ -130,12 +132,14 @@ def _compare_timers(operator: OperatorExamined, index: int, found: Findings) -> 
         (state.name for state in timers.header.states),
     )
     if twice is not None:
-        found.fault(FaultKind.HEADER, where, twice)
-        found.lose(where, f"its timers on the heap: {twice.problem}")
+        findings.fault(FaultKind.HEADER, where, twice)
+        findings.lose(where, f"its timers on the heap: {twice.problem}")
         operator.damaged_timers.add(index)
 
 
-def _open_opaque(subtask: SubtaskState, files: StateFiles, where: Place, found: Findings) -> None:
+def _open_opaque(
+    subtask: SubtaskState, files: StateFiles, where: Place, findings: Findings
+) -> None:
     """Check raw state: only the existence of its bytes can be checked."""
     raw = subtask.raw_operator
     streams = [("raw operator state", None if raw is None else raw.stream)]
@@ -146,15 +150,15 @@ def _open_opaque(subtask: SubtaskState, files: StateFiles, where: Place, found: 
     for what, stream in streams:
         if stream is None or isinstance(stream, EmptySegmentHandle):
             continue
-        before = len(found.faults)
-        open_stream_of(stream, files, where, found)
-        if len(found.faults) > before:
-            found.lose(where, f"{what}: {found.faults[-1].problem}", size=stream.size)
+        before = len(findings.faults)
+        open_stream_of(stream, files, where, findings)
+        if len(findings.faults) > before:
+            findings.lose(where, f"{what}: {findings.faults[-1].problem}", size=stream.size)
         else:
-            found.skip(replace(where, subtask=None), f"{what}, which only the job can read")
+            findings.skip(replace(where, subtask=None), f"{what}, which only the job can read")
 
 
-def _note_absent(operator: OperatorExamined, found: Findings) -> None:
+def _note_absent(operator: OperatorExamined, findings: Findings) -> None:
     """Note subtasks without keyed state beside others that have some."""
     state = operator.state
     subtasks = state.subtasks or {}
@@ -164,10 +168,10 @@ def _note_absent(operator: OperatorExamined, found: Findings) -> None:
         if index not in present and not (left is not None and left.finished):
             groups = key_groups_of(index, state.max_parallelism, state.parallelism)
             why = "the subtask left no keyed state, as one does that never used any"
-            found.skip(Place(operator.label, index, "", groups), why)
+            findings.skip(Place(operator.label, index, "", groups), why)
 
 
-def _check_types(operator: OperatorExamined, found: Findings) -> None:
+def _check_types(operator: OperatorExamined, findings: Findings) -> None:
     """Note states that two subtasks wrote with different types."""
     names = {name: None for source in operator.keyed.values() for name in source.states}
     for name in names:
@@ -181,6 +185,6 @@ def _check_types(operator: OperatorExamined, found: Findings) -> None:
                 "another type than in another subtask",
                 remedy="let the job take a new savepoint, which writes all subtasks alike",
             )
-            found.fault(FaultKind.HEADER, where, error)
-            found.lose(where, error.problem)
+            findings.fault(FaultKind.HEADER, where, error)
+            findings.lose(where, error.problem)
             operator.keyed[index] = operator.keyed[index].without(name)

@@ -38,7 +38,7 @@ from statelake.state_core.model.key_groups import key_group_ranges
 
 
 def salvage_keyed(
-    operator: OperatorExamined, target: SavepointDirectory, found: Findings
+    operator: OperatorExamined, target: SavepointDirectory, findings: Findings
 ) -> tuple[dict[int, KeyGroupsHandle], int]:
     """Write an operator's keyed state; return the handles by subtask, and the number of entries.
 
@@ -47,7 +47,7 @@ def salvage_keyed(
     if not operator.keyed:
         return {}, 0
     header, ids = _merged_header(operator)
-    chosen = _chosen(operator, found)
+    chosen = _chosen(operator, findings)
     spills: list[Spill] = []
     for index, keepers in operator.keepers.items():
         for keeper in keepers:
@@ -95,7 +95,7 @@ def _merged_header(operator: OperatorExamined) -> tuple[KeyedHeader, dict[int, l
     return replace(headers[0], compressed=compressed, states=tuple(infos.values())), ids
 
 
-def _chosen(operator: OperatorExamined, found: Findings) -> dict[int, set[int]]:
+def _chosen(operator: OperatorExamined, findings: Findings) -> dict[int, set[int]]:
     """Choose the subtask whose copy of each key group is kept: the one that Flink would read."""
     ranges = key_group_ranges(operator.state.max_parallelism, operator.state.parallelism)
     owner: dict[int, int] = {}
@@ -110,7 +110,7 @@ def _chosen(operator: OperatorExamined, found: Findings) -> dict[int, set[int]]:
         twice = len(source.key_groups) - len(chosen[index])
         if twice:
             why = f"{twice} of its key groups are in another subtask's handle, and taken from there"
-            found.lose(Place(operator.label, index), why)
+            findings.lose(Place(operator.label, index), why)
     return chosen
 
 
@@ -118,7 +118,7 @@ def _chosen(operator: OperatorExamined, found: Findings) -> dict[int, set[int]]:
 
 
 def salvage_operator_states(
-    operator: OperatorExamined, target: SavepointDirectory, found: Findings
+    operator: OperatorExamined, target: SavepointDirectory, findings: Findings
 ) -> tuple[dict[int, OperatorHandle], int]:
     """Write an operator's operator state; return handles by subtask, and the number of elements.
 
@@ -152,7 +152,7 @@ def salvage_operator_states(
         for info, elements in states:
             if info.name in copies and elements:
                 place = Place(operator.label, part.subtask, info.name)
-                found.losses[:] = [loss for loss in found.losses if not _is_copy(loss, place)]
+                findings.losses[:] = [loss for loss in findings.losses if not _is_copy(loss, place)]
         data, offsets = encode_operator_file(
             header, [(info, pa.array(pieces, pa.large_binary())) for info, pieces in states]
         )

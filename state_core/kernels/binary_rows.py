@@ -96,10 +96,10 @@ def open_rows(data, base, end, present, arity, mask_bytes, cursor, inexact):
         if data[np.uintp(at)] != 0:
             inexact[row] = 1
         unused = np.uint8(0)
-        whole = (bits + 7) >> 3
+        bit_bytes = (bits + 7) >> 3
         if bits & 7:
             unused = data[np.uintp(at + (bits >> 3))] >> np.uint8(bits & 7)
-        if unused != 0 or not all_zero(data, at + whole, at + mask_bytes):
+        if unused != 0 or not all_zero(data, at + bit_bytes, at + mask_bytes):
             inexact[row] = 1
     return np.int64(-1)
 
@@ -153,13 +153,13 @@ def open_arrays(data, base, end, present, width, counts, cursor, inexact):
             return np.int64(row)
         counts[row] = count
         cursor[row] = fixed_end
-        whole = at + 4 + ((count + 7) >> 3)
+        bits_end = at + 4 + ((count + 7) >> 3)
         unused = np.uint8(0)
         if count & 7:
             unused = data[np.uintp(at + 4 + (count >> 3))] >> np.uint8(count & 7)
         if (
             unused != 0
-            or not all_zero(data, whole, mask_end)
+            or not all_zero(data, bits_end, mask_end)
             or not all_zero(data, used, fixed_end)
         ):
             inexact[row] = 1

@@ -65,7 +65,7 @@ def locate_changes(data, at, starts, ends):
 
 
 @kernel("void(U8R, I64R, I64R, U8R, I64R, U8)")
-def find_sorted(data, starts, ends, words, bounds, found):
+def find_sorted(data, starts, ends, words, bounds, marks):
     """Mark the pieces of bytes that are among some words.
 
     Args:
@@ -74,7 +74,7 @@ def find_sorted(data, starts, ends, words, bounds, found):
         ends: The end of each piece.
         words: The words, ascending by their bytes, concatenated.
         bounds: The start of each word, and the end of the last one.
-        found: Filled with 1 for each piece that is a word, otherwise 0.
+        marks: Filled with 1 for each piece that is a word, otherwise 0.
     """
     for row in range(len(starts)):
         low, high = np.int64(0), np.int64(len(bounds) - 1)
@@ -91,4 +91,4 @@ def find_sorted(data, starts, ends, words, bounds, found):
                 high = middle
             else:
                 low = middle + 1
-        found[row] = same
+        marks[row] = same

@@ -197,14 +197,14 @@ def all_kernels() -> list[Kernel]:
 
 def kernels_in(*modules: ModuleType) -> list[Kernel]:
     """Return the kernels of modules, each once."""
-    found = [
+    kernels = [
         value
         for module in modules
         for each in vars(module).values()
         for value in (each if isinstance(each, tuple) else (each,))
         if isinstance(value, Kernel)
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(kernels))
 
 
 def _compile(function: Callable[..., Any], signature: str) -> MachineCode:

@@ -201,14 +201,14 @@ def class_named(data, start, end, name_hashes, name_classes, name_offsets, name_
             high = middle
     if low == name_hashes.size or name_hashes[low] != wanted:
         return np.int64(-1)
-    found = name_classes[low]
-    first = name_offsets[found]
-    if name_offsets[found + 1] - first != end - start:
+    number = name_classes[low]
+    first = name_offsets[number]
+    if name_offsets[number + 1] - first != end - start:
         return np.int64(-1)
     for step in range(end - start):
         if u8(data, start + step) & 0x7F != u8(name_bytes, first + step):
             return np.int64(-1)
-    return found
+    return number
 
 
 @helper
@@ -220,8 +220,8 @@ def _read_class(
     if at < 0 or mark == 0:
         return np.int64(NULL), at, count
     if mark > 1:
-        found = ids[mark - 2] if mark - 2 < ids.size else np.int64(-1)
-        return found, at if found >= 0 else np.int64(-1), count
+        number = ids[mark - 2] if mark - 2 < ids.size else np.int64(-1)
+        return number, at if number >= 0 else np.int64(-1), count
     which, at = _varint(data, at, end)
     if at < 0 or which > count or which >= MOST_NAMES:
         return np.int64(NULL), np.int64(-1), count
@@ -233,8 +233,8 @@ def _read_class(
             data, start, at, name_hashes, name_classes, name_offsets, name_bytes
         )
         count += 1
-    found = names[which]
-    return found, at if found >= 0 else np.int64(-1), count
+    number = names[which]
+    return number, at if number >= 0 else np.int64(-1), count
 
 
 @helper
@@ -767,7 +767,7 @@ def _put_content(newer, data, fields, place, start, end, number, out, at):
 )
 def write_objects(
     newer, row, lines, data, kind, start, end, number, behind, classes, fields, arguments,
-    name_offsets, name_bytes, out, ends, told, numbers, names, alone, stack,
+    name_offsets, name_bytes, out, ends, outcomes, numbers, names, alone, stack,
 ):  # fmt: skip
     """Write objects one behind the other, each by itself.
 
@@ -780,7 +780,7 @@ def write_objects(
         classes, fields, arguments, name_offsets, name_bytes: As in `read_objects`.
         out: The buffer.
         ends: Filled: the end of each row. That of the row before `row` is read.
-        told: Filled: `WRITTEN`, or why a row has no bytes: `REPEATED` or `UNTOLD`.
+        outcomes: Filled: `WRITTEN`, or why a row has no bytes: `REPEATED` or `UNTOLD`.
         numbers: Scratch, as long as the table, less than 0; empty for one without references.
         names: Scratch, one for each class: the number of its name.
         alone: Scratch, one for each class: its single objects that were written.
@@ -800,7 +800,7 @@ def write_objects(
         counted, named, depth = np.int64(0), np.int64(0), np.int64(1)
         stack[LEFT], stack[HOW], stack[HOW_ODD] = 1, ANY, ANY
         stack[ARGUMENTS], stack[ARGUMENTS_ODD] = 0, 0
-        found = WRITTEN
+        outcome = WRITTEN
         while depth > 0:
             top = (depth - 1) * STACK_WIDTH
             left = stack[top + LEFT]
@@ -825,14 +825,14 @@ def write_objects(
                 return np.int64(row)
             if what == NULL:
                 if how == NEVER_NULL or how == BARE:
-                    found = UNTOLD
+                    outcome = UNTOLD
                     break
                 at = put(out, at, 0)
                 continue
             base = what * CLASS_WIDTH
             form, operand = classes[base + FORM], classes[base + OPERAND]
             if form == UNKNOWN:
-                found = UNTOLD
+                outcome = UNTOLD
                 break
             if how == ANY:
                 at, named = _put_class(
@@ -844,7 +844,7 @@ def write_objects(
             if form == ENUM and numbered:  # of which a JVM has one
                 bit = number[content]
                 if bit >= MOST_CONSTANTS or alone[what] >> bit & 1:
-                    found = UNTOLD if bit >= MOST_CONSTANTS else REPEATED
+                    outcome = UNTOLD if bit >= MOST_CONSTANTS else REPEATED
                     break
                 alone[what] |= np.int64(1) << bit
                 singles = True
@@ -857,7 +857,7 @@ def write_objects(
                         at = _put_varint(out, at, known + 2)
                         continue
                     if content != here and content >= lines[row] and content < last:
-                        found = UNTOLD  # an object whose number in this one is not known
+                        outcome = UNTOLD  # an object whose number in this one is not known
                         break
                     if form == EMPTY:
                         alone[what] = counted + 1
@@ -882,7 +882,7 @@ def write_objects(
             uncounted = (form == SINGLE or form == EMPTY) and count != operand
             unnamed = form == AS_LIST and not newer  # the class of its elements is not here
             if content != here or depth == DEEPEST or uncounted or unnamed:
-                found = UNTOLD
+                outcome = UNTOLD
                 break
             top += STACK_WIDTH
             depth += 1
@@ -941,7 +941,7 @@ def write_objects(
                         others = True
                     child = behind[child]
                 if nulls and form == IMMUTABLE:
-                    found = UNTOLD
+                    outcome = UNTOLD
                     break
                 final = arguments[types * ARGUMENTS_WIDTH + FIRST] >= 0
                 within = arguments[types * ARGUMENTS_WIDTH + IN_ELEMENTS]
@@ -968,8 +968,8 @@ def write_objects(
                     if form != IMMUTABLE:
                         at = put(out, at, 1 if nulls else 0)
                 stack[top + ARGUMENTS], stack[top + ARGUMENTS_ODD] = within, within
-        told[row] = found
-        ends[row] = at if found == WRITTEN else begin
+        outcomes[row] = outcome
+        ends[row] = at if outcome == WRITTEN else begin
         row += 1
     return np.int64(row)
 

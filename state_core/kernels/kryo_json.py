@@ -374,20 +374,20 @@ def _get_number(data, at, stop):
     size = at - first
     if size == 0 or size > 19 or value < 0 or (size > 1 and u8(data, first) == 0x30):
         return value, np.int64(-1), 1
-    whole = 1
+    is_whole = 1
     if at < stop and u8(data, at) == 0x2E:
-        whole, begin = 0, at + 1
+        is_whole, begin = 0, at + 1
         at = _digits(data, begin, stop)
         if at == begin:
             return value, np.int64(-1), 0
     if at < stop and u8(data, at) | 0x20 == 0x65:
-        whole, begin = 0, at + 1
+        is_whole, begin = 0, at + 1
         if begin < stop and (u8(data, begin) == 0x2B or u8(data, begin) == 0x2D):
             begin += 1
         at = _digits(data, begin, stop)
         if at == begin:
             return value, np.int64(-1), 0
-    return -value if negative else value, at, whole
+    return -value if negative else value, at, is_whole
 
 
 @helper
@@ -439,28 +439,28 @@ def _is_tag(data, at):
 @helper
 def _get_tag(data, at, stop, out, to, name_hashes, name_classes, name_offsets, name_bytes):
     """Return the class that an object names, and where its value begins: -1 on a fault."""
-    found = np.int64(-1)
+    number = np.int64(-1)
     at = _behind(data, at, stop, COLON)
     if at >= 0:
         at = _behind(data, at, stop, QUOTE)
     if at >= 0:
         at, last, size = _get_text(data, at, stop, out, to)
         if at >= 0 and last - to == size:
-            found = class_named(out, to, last, name_hashes, name_classes, name_offsets, name_bytes)
-    if found >= 0:
+            number = class_named(out, to, last, name_hashes, name_classes, name_offsets, name_bytes)
+    if number >= 0:
         at = _behind(data, at, stop, COMMA)
-    if at >= 0 and found >= 0:
+    if at >= 0 and number >= 0:
         at = _behind(data, at, stop, QUOTE)
-    if at >= 0 and found >= 0:
+    if at >= 0 and number >= 0:
         is_value = at < stop and u8(data, at) == 0x76
         at = _get_word(data, at, stop, ALUE_TEXT, 5) if is_value else np.int64(-1)
-    if at >= 0 and found >= 0:
+    if at >= 0 and number >= 0:
         at = _behind(data, at, stop, QUOTE)
-    if at >= 0 and found >= 0:
+    if at >= 0 and number >= 0:
         at = _behind(data, at, stop, COLON)
-    if at < 0 or found < 0:
+    if at < 0 or number < 0:
         return np.int64(-1), np.int64(-1)
-    return found, _space(data, at, stop)
+    return number, _space(data, at, stop)
 
 
 @kernel(
@@ -527,9 +527,9 @@ def read_json(
                         way = ways[what] if at >= 0 else np.int64(UNTOLD)
                         kind[line], opened, tagged = what, np.int64(UNTOLD), 1
                         if way == WHOLE:
-                            number[line], at, whole = _get_number(data, at, stop)
+                            number[line], at, is_whole = _get_number(data, at, stop)
                             over = number[line] >> (bits[what] - 1)
-                            if not whole or (over != 0 and over != -1):
+                            if not is_whole or (over != 0 and over != -1):
                                 at = np.int64(-1)
                         elif way == UUID:
                             at = _behind(data, at, stop, QUOTE)
@@ -553,9 +553,9 @@ def read_json(
                 at = _get_word(data, at, stop, NULL_TEXT, 4)
             else:
                 begin = at
-                number[line], at, whole = _get_number(data, at, stop)
+                number[line], at, is_whole = _get_number(data, at, stop)
                 kind[line] = bare[2]
-                if not whole:
+                if not is_whole:
                     kind[line], start[line], end[line] = bare[3], begin, at
                 elif number[line] >> 31 != 0 and number[line] >> 31 != -1:
                     at = np.int64(-1)

@@ -173,11 +173,11 @@ def _machine() -> str:
         for item in os.environ.items()
         if item[0].startswith("NUMBA_") and "_DIR" not in item[0]
     )
-    told = (
+    facts = (
         sys.version_info[:2], version("numba"), version("llvmlite"), llvm.get_process_triple(),
         llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), settings,
     )  # fmt: skip
-    return hashlib.sha256(repr(told).encode()).hexdigest()[:8]
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:8]
 
 
 def _parts(function: Callable[..., Any]) -> Iterator[str]:

@@ -38,7 +38,7 @@ def _u16(data, at):
     "int64(U8R, I32R, I64R, I64R, int64, int64, boolean, I64, I16, I64, I64, I64, I64, I64)",
 )
 def scan_unified(
-    data, groups, starts, ends, prefix, states, whole,
+    data, groups, starts, ends, prefix, states, ended,
     progress, state_of, group_of, key_start, key_end, value_start, value_end,
 ):  # fmt: skip
     """Fill the entry table from the position in `progress` on, and return the reason to stop.
@@ -49,7 +49,7 @@ def scan_unified(
         starts, ends: The bounds of each in `data`; the last may be cut off.
         prefix: Bytes of the key-group prefix, 1 or 2.
         states: The number of states in the header.
-        whole: Whether the last key group ends in this window.
+        ended: Whether the last key group ends in this window.
         progress: In and out: index into `groups`, position, current state id (-1 if one must be
             read), entries filled.
         state_of, group_of: Per entry.
@@ -66,7 +66,7 @@ def scan_unified(
     while group < groups.size:
         end = ends[group]
         expected = np.int64(groups[group])
-        open_ended = group == groups.size - 1 and not whole
+        open_ended = group == groups.size - 1 and not ended
         closed = False
         while True:
             if state == BETWEEN_RUNS:

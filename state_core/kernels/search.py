@@ -50,7 +50,7 @@ def hashes_of(
 
 
 @kernel("int64(U8R, int64, U8R, I32R, I32R, U8R, I64R, I64, I64)")
-def find_any(data, window, shifts, heads, following, words, bounds, positions, found):
+def find_any(data, window, shifts, heads, following, words, bounds, positions, indexes):
     """Find all occurrences of some words.
 
     Args:
@@ -62,7 +62,7 @@ def find_any(data, window, shifts, heads, following, words, bounds, positions, f
         words: All words, concatenated.
         bounds: The start of each, and the end of the last one.
         positions: Filled with the positions of words, until it is full.
-        found: Filled with the indexes of these words.
+        indexes: Filled with the indexes of these words.
 
     Returns:
         The number of occurrences.
@@ -91,7 +91,7 @@ def find_any(data, window, shifts, heads, following, words, bounds, positions, f
                 same = byte == words[np.uintp(end - 1 - step)]
             if same:
                 positions[np.uintp(count)] = first
-                found[np.uintp(count)] = word
+                indexes[np.uintp(count)] = word
                 count += 1
             word = np.int64(following[np.uintp(word)])
         at += 1

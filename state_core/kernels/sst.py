@@ -166,7 +166,7 @@ def unpack_blocks(raw, starts, ends, out, to, behind):
 
 
 @kernel("int64(U8R, I64R, I64R, I64)")
-def entries_end(data, starts, ends, found):
+def entries_end(data, starts, ends, entry_ends):
     """Find the end of each block's entries; return the first invalid block, or -1."""
     for index in range(starts.size):
         start, end = np.int64(starts[index]), np.int64(ends[index]) - 4
@@ -182,7 +182,7 @@ def entries_end(data, starts, ends, found):
         end -= 4 * restarts
         if restarts == 0 or end < start:
             return np.int64(index)
-        found[index] = end
+        entry_ends[index] = end
     return np.int64(-1)
 
 
@@ -247,8 +247,8 @@ def read_index(data, end, tail, delta, prefix, key_groups, offsets, sizes):
 
 
 @inlined
-def _next_key(data, at, end, tail, delta, held, size):
-    """Read the next key of an index to `held`; return the entry's end and the key's size, or -1.
+def _next_key(data, at, end, tail, delta, key, size):
+    """Read the next key of an index to `key`; return the entry's end and the key's size, or -1.
 
     Descending keys are a fault, too; equal ones are allowed: versions of one key in two blocks.
     """
@@ -263,9 +263,9 @@ def _next_key(data, at, end, tail, delta, held, size):
         if min(before, now) < shared:
             bad = now < before
         else:
-            bad = compare(data, at, now - shared, held, shared, before - shared) < 0
+            bad = compare(data, at, now - shared, key, shared, before - shared) < 0
     if not bad:
-        copy(data, at, held, shared, fresh)
+        copy(data, at, key, shared, fresh)
         at += fresh
         behind = at + value_size
         _, at = varint(data, at, end)
@@ -276,7 +276,7 @@ def _next_key(data, at, end, tail, delta, held, size):
 
 
 @kernel("int64(U8R, int64, int64, int64, U8R, U8)")
-def index_search(data, end, tail, delta, wanted, held):
+def index_search(data, end, tail, delta, wanted, key):
     """Count the blocks in an index whose key is before `wanted`; return -1 if it is not an index.
 
     Args:
@@ -285,23 +285,23 @@ def index_search(data, end, tail, delta, wanted, held):
         tail: Bytes behind the user key in each key.
         delta: Whether values are differences, and have no length.
         wanted: A user key.
-        held: Room for a key, as long as `data`.
+        key: Room for a key, as long as `data`.
     """
     at = np.int64(0)
     size = np.int64(0)
     count = np.int64(0)
     while at < end:
-        at, size = _next_key(data, at, end, tail, delta, held, size)
+        at, size = _next_key(data, at, end, tail, delta, key, size)
         if at < 0:
             return np.int64(-1)
-        if compare(held, 0, max(size - tail, np.int64(0)), wanted, 0, wanted.size) >= 0:
+        if compare(key, 0, max(size - tail, np.int64(0)), wanted, 0, wanted.size) >= 0:
             break
         count += 1
     return count
 
 
 @kernel("int64(U8R, int64, int64, int64, I64R, int64, U8, U8, I64)")
-def index_keys(data, end, tail, delta, wanted, limit, held, out, sizes):
+def index_keys(data, end, tail, delta, wanted, limit, key, out, sizes):
     """Read the user keys of some blocks in an index.
 
     Args:
@@ -311,7 +311,7 @@ def index_keys(data, end, tail, delta, wanted, limit, held, out, sizes):
         delta: Whether values are differences, and have no length.
         wanted: The blocks, ascending.
         limit: The largest number of bytes of a key in the output.
-        held: Room for a key, as long as `data`.
+        key: Room for a key, as long as `data`.
         out: Filled with the keys, `limit` bytes each.
         sizes: Filled with the length of each key.
 
@@ -323,12 +323,12 @@ def index_keys(data, end, tail, delta, wanted, limit, held, out, sizes):
     count = np.int64(0)
     done = np.int64(0)
     while at < end and done < wanted.size:
-        at, size = _next_key(data, at, end, tail, delta, held, size)
+        at, size = _next_key(data, at, end, tail, delta, key, size)
         if at < 0:
             return np.int64(-1)
         if count == wanted[done]:
             sizes[done] = min(max(size - tail, np.int64(0)), limit)
-            copy(held, 0, out, done * limit, sizes[done])
+            copy(key, 0, out, done * limit, sizes[done])
             done += 1
         count += 1
     return done

@@ -128,8 +128,8 @@ class Sought:
         self.contains = contains
         if not is_text(self.text):
             raise EncodeError("the value has half a character", remedy="search its bytes, as 0x...")
-        found = _HEX.fullmatch(self.text)
-        self.bytes = None if found is None else bytes.fromhex(found[1])
+        match = _HEX.fullmatch(self.text)
+        self.bytes = None if match is None else bytes.fromhex(match[1])
         self.number: Decimal | None = None
         if _NUMBER.fullmatch(self.text):
             with localcontext() as context:
@@ -197,8 +197,8 @@ class Sought:
                 return []
             if pa.types.is_decimal(kind):
                 return [pa.scalar(number, kind)]
-            whole = number == number.to_integral_value()
-            return [pa.scalar(int(number), kind)] if whole else []
+            is_integral = number == number.to_integral_value()
+            return [pa.scalar(int(number), kind)] if is_integral else []
         if pa.types.is_timestamp(kind):
             moment = datetime.fromisoformat(_zone_as_offset(text))
             if moment.tzinfo is not None and kind.tz is None:
@@ -243,10 +243,10 @@ def _is_binary(kind: pa.DataType) -> bool:
 
 
 def _equal(values: Sequence[Any], array: pa.Array) -> pa.Array:
-    found = pc.equal(array, values[0])
+    equal = pc.equal(array, values[0])
     for value in values[1:]:
-        found = pc.or_(found, pc.equal(array, value))
-    return found
+        equal = pc.or_(equal, pc.equal(array, value))
+    return equal
 
 
 def _equal_bytes(wanted: bytes, contains: bool, array: pa.Array) -> pa.Array:
@@ -340,7 +340,7 @@ class _Part:
 
     def add(
         self, operator: str, state: State, batch: pa.RecordBatch, sought: Sought,
-        limit: int | None, whole: Callable[[npt.NDArray[np.intp]], pa.RecordBatch],
+        limit: int | None, all_columns: Callable[[npt.NDArray[np.intp]], pa.RecordBatch],
     ) -> None:  # fmt: skip
         """Search a batch of a state.
 
@@ -350,7 +350,7 @@ class _Part:
             batch: The columns that can have the value.
             sought: The value.
             limit: The number of places to keep; None for all.
-            whole: Returns some of the rows with all columns.
+            all_columns: Returns some of the rows with all columns.
         """
         left = None if limit is None else max(0, limit - len(self.hits))
         places, count = _paths_in(batch, sought, left)
@@ -364,7 +364,7 @@ class _Part:
                         self.exact[at] = self.exact.get(at, 0) + exact
         if places:
             rows = np.unique([row for row, _ in places])
-            shown = whole(rows)
+            shown = all_columns(rows)
             self.hits += [
                 Hit(operator, state, path, shown.slice(int(np.searchsorted(rows, row)), 1))
                 for row, path in places
@@ -420,21 +420,21 @@ def find_in_snapshot(
             f"no operator has a state {state!r}",
             remedy=f"there are: {', '.join(names) or 'none'}{did_you_mean(state, names)}",
         )
-    found = SearchResult()
+    result = SearchResult()
     for owner in operators:
         part = _Part()
         for other in _search(owner, state, sought, limit, threads, readable):
-            left = None if limit is None else max(0, limit - len(found.hits))
+            left = None if limit is None else max(0, limit - len(result.hits))
             part.merge(other, left)
-        found.hits += part.hits[: None if limit is None else max(0, limit - len(found.hits))]
-        found.count += part.count
-        found.unsearched += _unsearched(owner, state, sought, part)
-        found.problems += owner.problems_among(part.problems)
-        asked = [each.name for each in owner.keyed_states if state in (None, *each.labels)]
-        found.entries_lost += lost_entries(
-            owner.label, {name: part.lost[name] for name in asked if name in part.lost}
+        result.hits += part.hits[: None if limit is None else max(0, limit - len(result.hits))]
+        result.count += part.count
+        result.unsearched += _unsearched(owner, state, sought, part)
+        result.problems += owner.problems_among(part.problems)
+        searched = [each.name for each in owner.keyed_states if state in (None, *each.labels)]
+        result.entries_lost += lost_entries(
+            owner.label, {name: part.lost[name] for name in searched if name in part.lost}
         )
-    return found
+    return result
 
 
 def _search(

@@ -112,8 +112,8 @@ class Measure:
     def sums(self, name: str) -> GroupSums:
         """Return the entries and bytes of a state, where it has some."""
         counts = self.counts(name)
-        (held,) = np.nonzero(counts)
-        return GroupSums(held + self.key_groups.first, counts[held], self.sizes(name)[held])
+        (groups,) = np.nonzero(counts)
+        return GroupSums(groups + self.key_groups.first, counts[groups], self.sizes(name)[groups])
 
     def _cells(self, name: str, within: KeyGroupRange) -> slice:
         start = self.states[name] * len(self.key_groups) - self.key_groups.first

@@ -61,12 +61,12 @@ def held_groups(
     entries: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """Return three rows: the key groups that have entries, how many, and their bytes."""
-    (held,) = np.nonzero(entries | sizes)
-    return np.stack([held, entries[held], sizes[held]])
+    (groups,) = np.nonzero(entries | sizes)
+    return np.stack([groups, entries[groups], sizes[groups]])
 
 
 def plan_key_groups(
-    held: npt.NDArray[np.int64],
+    totals: npt.NDArray[np.int64],
     groups: int,
     parallelism: int,
     before: int | None = None,
@@ -74,7 +74,7 @@ def plan_key_groups(
     """Plan the distribution of key groups over subtasks.
 
     Args:
-        held: Three rows, as of `held_groups`, ascending: key groups, entries and bytes.
+        totals: Three rows, as of `held_groups`, ascending: key groups, entries and bytes.
         groups: The number of all key groups, the max parallelism.
         parallelism: The new parallelism.
         before: The old parallelism, if key groups keep their numbers.
@@ -85,7 +85,7 @@ def plan_key_groups(
     ranges = key_group_ranges(groups, parallelism)
     firsts = np.array([range_.first for range_ in ranges])
     lasts = np.array([range_.last for range_ in ranges])
-    numbers, entries, sizes = held
+    numbers, entries, sizes = totals
     owners = numbers * parallelism // groups
     moved = sizes
     if before is not None:
@@ -114,8 +114,8 @@ def skew_of(sizes: npt.ArrayLike, count: int | None = None) -> float:
 
 def spread_evenly(totals: npt.NDArray[np.int64], groups: int) -> npt.NDArray[np.int64]:
     """Estimate the content of another number of key groups, assuming that keys hash evenly."""
-    whole = int(totals.sum())
-    bounds = np.arange(groups + 1, dtype=np.int64) * whole // groups
+    total = int(totals.sum())
+    bounds = np.arange(groups + 1, dtype=np.int64) * total // groups
     return np.diff(bounds)
 
 

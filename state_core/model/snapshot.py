@@ -693,7 +693,7 @@ class Snapshot:
             NotFoundError: There is no such operator or state, or no keyed state at all.
         """
         operators = self.operators if operator is None else (self.operator(operator),)
-        names = [label for each in operators for held in each.keyed_states for label in held.labels]
+        names = [label for each in operators for one in each.keyed_states for label in one.labels]
         check_states(state, names)
         if not names:
             raise NotFoundError("there is no keyed state", remedy="name a snapshot that has some")
@@ -723,7 +723,7 @@ class Snapshot:
             NotFoundError: There is no such operator or state, or no keyed state at all.
             CorruptSnapshotError: The bytes are not what the header says they are.
         """
-        found: dict[str, dict[str, pa.Table]] = {}
+        by_owner: dict[str, dict[str, pa.Table]] = {}
         refused: EncodeError | None = None
         for owner in self.keyed_operators(operator, state):
             states = [each for each in owner.keyed_states if state in (None, *each.labels)]
@@ -732,10 +732,10 @@ class Snapshot:
             except EncodeError as error:
                 refused = error
             else:
-                found[owner.label] = {name: rows for name, rows in tables.items() if len(rows)}
-        if refused is not None and not found:
+                by_owner[owner.label] = {name: rows for name, rows in tables.items() if len(rows)}
+        if refused is not None and not by_owner:
             raise refused
-        return {label: tables for label, tables in found.items() if tables}
+        return {label: tables for label, tables in by_owner.items() if tables}
 
 
 def state_title(name: str, alias: str = "") -> str:

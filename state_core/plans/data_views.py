@@ -185,8 +185,8 @@ def extreme_map(kind: LogicalType) -> TypeSerializerSnapshot:
     Raises:
         EncodeError: No values of such a type are compared.
     """
-    held = with_nullable(kind, nullable=False)
-    keys = ExternalSerializerSnapshot.of(_data_type(held), internal_snapshot(held))
+    not_null = with_nullable(kind, nullable=False)
+    keys = ExternalSerializerSnapshot.of(_data_type(not_null), internal_snapshot(not_null))
     counts = ExternalSerializerSnapshot.of(_data_type(BIGINT), internal_snapshot(BIGINT))
     return MapSerializerSnapshot.around(keys, counts)
 

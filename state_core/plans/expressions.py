@@ -163,11 +163,11 @@ def _comparable(one: LogicalType, other: LogicalType) -> bool:
 
 
 def _constant(value: Any, kind: LogicalType) -> Constant | str:
-    whole = kind.root in WHOLE_NUMBERS and isinstance(value, int | str)
+    is_whole_number = kind.root in WHOLE_NUMBERS and isinstance(value, int | str)
     known = (*WHOLE_NUMBERS, "DECIMAL", "BOOLEAN", *TEXTS)
     if (value is None and kind.root in known) or isinstance(value, bool):
         return Constant(value, kind)
-    if whole:
+    if is_whole_number:
         return Constant(int(value), kind)
     if isinstance(kind, DecimalType):
         return Constant(Decimal(str(value)), kind)
@@ -188,7 +188,7 @@ def _search(
         return value
     if "nullAs" not in ranges:
         return "a range of an older Flink on the way is not known here"
-    found: Expression = Constant(value=False, type=to)
+    condition: Expression = Constant(value=False, type=to)
     for each in ranges["ranges"]:
         within: Expression = Constant(value=True, type=to)
         for side, signs in (("lower", (">", ">=")), ("upper", ("<", "<="))):
@@ -199,10 +199,10 @@ def _search(
                 return f"a range of {value.type} on the way is not known here"
             sign = signs[each[side]["boundType"] == "CLOSED"]
             within = Computed("AND", (within, Computed(sign, (value, bound), to)), to)
-        found = Computed("OR", (found, within), to)
+        condition = Computed("OR", (condition, within), to)
     if ranges["nullAs"] == "UNKNOWN":
-        return found
-    return Computed("IS TRUE" if ranges["nullAs"] == "FALSE" else "IS NOT FALSE", (found,), to)
+        return condition
+    return Computed("IS TRUE" if ranges["nullAs"] == "FALSE" else "IS NOT FALSE", (condition,), to)
 
 
 def evaluated(

@@ -59,7 +59,7 @@ def fold_of(
     column: StateColumn,
     plan: Plan,
     relations: Mapping[int, Relation],
-    found: Mapping[int, OperatorMatch],
+    matches: Mapping[int, OperatorMatch],
 ) -> Fold:
     """Return from what a new column of an aggregate can be computed.
 
@@ -68,7 +68,7 @@ def fold_of(
         column: Its new column.
         plan: The new plan.
         relations: What each of its nodes emits.
-        found: The operators of the new plan by number, as they were matched.
+        matches: The operators of the new plan by number, as they were matched.
 
     Raises:
         IncompatibleError: It can't be; the problem says why.
@@ -87,7 +87,7 @@ def fold_of(
     if plan.nodes[number].kind == LOCAL:
         grouping = plan.nodes[number].spec["grouping"]
         (number,) = plan.nodes[number].inputs
-    emitted = _emitted(plan, number, relations, found)
+    emitted = _emitted(plan, number, relations, matches)
     source = emitted.match
     arguments = {index: _held(emitted, index) for index in _read_by(column)}
     if column.unfiltered:
@@ -145,7 +145,7 @@ def _emitted(
     plan: Plan,
     number: int,
     relations: Mapping[int, Relation],
-    found: Mapping[int, OperatorMatch],
+    matches: Mapping[int, OperatorMatch],
 ) -> _Emitted:
     """Return what a node emits, by the state of the one that holds it.
 
@@ -155,14 +155,14 @@ def _emitted(
     number = passed_by(plan, number)
     node = plan.nodes[number]
     if node.kind == "calc":
-        below = _emitted(plan, node.inputs[0], relations, found)
+        below = _emitted(plan, node.inputs[0], relations, matches)
         columns = tuple(expression_of(each, below.columns) for each in node.spec["projection"])
         passed = _conditions(node.spec.get("condition"), below)
         return replace(below, columns=columns, conditions=passed)
     rule = RULES.get(node.kind)
     if rule is None:
         raise IncompatibleError(f"it reads rows of {node.label}, which are not stored")
-    match = found.get(number)
+    match = matches.get(number)
     if match is None or match.old is None:
         raise IncompatibleError(f"{node.label} is new")
     if match.fate.rank or match.keys:
@@ -206,12 +206,12 @@ def _rows(node: PlanNode, match: OperatorMatch, _: Sequence[Relation]) -> _Emitt
 
 def _columns(node: PlanNode, state: StateMatch, place: ValuePlace) -> tuple[Expression | str, ...]:
     columns: list[Expression | str] = []
-    for index, held in enumerate(state.new.rows[place]):
-        old = _kept(node, state, place, index, held.name)
-        if isinstance(old, str) or held.type is None:
+    for index, stored in enumerate(state.new.rows[place]):
+        old = _kept(node, state, place, index, stored.name)
+        if isinstance(old, str) or stored.type is None:
             columns.append(str(old))
         else:
-            columns.append(StoredColumn(state.old.name, place, old, held.type))
+            columns.append(StoredColumn(state.old.name, place, old, stored.type))
     return tuple(columns)
 
 
@@ -227,10 +227,10 @@ def _groups(node: PlanNode, match: OperatorMatch, inputs: Sequence[Relation]) ->
     calls, emitted = emitted_columns(node, read), node.columns[len(columns) :]
     if len(calls) != len(emitted):
         raise IncompatibleError(f"{node.label} emits other columns than it holds")
-    for (call, held, at), column in zip(calls, emitted, strict=True):
+    for (call, stored, at), column in zip(calls, emitted, strict=True):
         olds = [
             _kept(node, state, ValuePlace.VALUE, at + index, each.name)
-            for index, each in enumerate(held)
+            for index, each in enumerate(stored)
         ]
         wrong = [each for each in olds if isinstance(each, str)]
         if wrong:
@@ -238,23 +238,23 @@ def _groups(node: PlanNode, match: OperatorMatch, inputs: Sequence[Relation]) ->
             continue
         indexes = [each for each in olds if isinstance(each, int)]
         made = StoredColumn(state.old.name, ValuePlace.VALUE, indexes[0], column.type)
-        columns.append(_emits(call, made, indexes, held))
+        columns.append(_emits(call, made, indexes, stored))
     return _Emitted(match, (FoldSide(state.old.name),), (), tuple(columns))
 
 
 def _emits(
-    call: Mapping[str, Any], made: StoredColumn, indexes: Sequence[int], held: Sequence[StateColumn]
+    call: Mapping[str, Any], made: StoredColumn, indexes: Sequence[int], kept: Sequence[StateColumn]
 ) -> StoredColumn | str:
     """Return how an aggregate emits what the columns of a call hold."""
     function = function_name(call).removeprefix("$")
-    if function in ("COUNT", "SUM0") or (function in ("SUM", "MIN", "MAX") and len(held) == 1):
-        if held[0].type is None:
+    if function in ("COUNT", "SUM0") or (function in ("SUM", "MIN", "MAX") and len(kept) == 1):
+        if kept[0].type is None:
             return replace(made, emits=Emits.EXTREME)
         return made
     if function == "SUM":
         return replace(made, emits=Emits.COUNTED, other=indexes[1])
-    whole = held[0].type is not None and held[0].type.root == "BIGINT"
-    if function == "AVG" and whole and made.type.root in WHOLE_NUMBERS:
+    is_bigint = kept[0].type is not None and kept[0].type.root == "BIGINT"
+    if function == "AVG" and is_bigint and made.type.root in WHOLE_NUMBERS:
         return replace(made, emits=Emits.AVERAGE, other=indexes[1])
     return f"what {function} below it emits is not computed"
 

@@ -85,11 +85,11 @@ class GroupingSets:
         present = [index for index in grouping if index != self.at]
         if len({bare(self.fields[index]) for index in present}) < len(present):
             return {}
-        found = {
+        sets = {
             number: frozenset(bare(self.fields[index]) for index in present if index not in absent)
             for number, absent in self.absent.items()
         }
-        return found if len(set(found.values())) == len(found) else {}
+        return sets if len(set(sets.values())) == len(sets) else {}
 
     def among(self, grouping: Sequence[int]) -> GroupingSets | None:
         """Return the same of rows that have some of the fields; None if they tell no set."""
@@ -214,13 +214,13 @@ def insert_only(plan: Plan) -> frozenset[int]:
 
     A plan does not say which changes a table gets, but Flink compiles some nodes for inserts alone.
     """
-    found: set[int] = set()
+    ids: set[int] = set()
     for node in reversed(list(plan.nodes.values())):
         with understood(plan, node):
             reads = _reads_inserts(node)
-        if reads or (node.id in found and node.kind in (*THROUGH, *PASSED, NORMALIZE)):
-            found |= set(node.inputs)
-    return frozenset(found)
+        if reads or (node.id in ids and node.kind in (*THROUGH, *PASSED, NORMALIZE)):
+            ids |= set(node.inputs)
+    return frozenset(ids)
 
 
 def _reads_inserts(node: PlanNode) -> bool:
@@ -291,10 +291,10 @@ def _said(value: Any, depth: int = 0) -> Any:
         return [_said(each, depth + 1) for each in value]
     if not isinstance(value, Mapping):
         return value
-    said = {name: _said(each, depth + 1) for name, each in value.items()}
+    parts = {name: _said(each, depth + 1) for name, each in value.items()}
     return {
         name: each
-        for name, each in said.items()
+        for name, each in parts.items()
         if name == "value" or not (each is None or each is False or each in ([], {}))
     }
 
@@ -360,16 +360,16 @@ def _expand(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
         frozenset(index for index, each in enumerate(projected) if _is_null(each))
         for projected in projects
     ]
-    found = []
+    parts = []
     for column in columns:
         texts = list(dict.fromkeys(_field(each, read) for each in column if not _is_null(each)))
-        found.append(texts[0] if len(texts) == 1 else " or ".join(texts))
+        parts.append(texts[0] if len(texts) == 1 else " or ".join(texts))
     numbers = [[each.get("value") for each in column] for column in columns]
     at = next(
         (index for index in reversed(range(len(columns))) if _are_numbers(numbers[index])), -1
     )
     shown = [
-        f"{number} without {', '.join(found[index] for index in sorted(none)) or 'none'}"
+        f"{number} without {', '.join(parts[index] for index in sorted(none)) or 'none'}"
         for number, none in zip(numbers[at], absent, strict=True)
     ]
     text = _bounded(f"{SETS} {'; '.join(sorted(shown))}")
@@ -378,11 +378,11 @@ def _expand(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
         _bounded(marked(each, f" in {text}"))
         if index == at or any(index in none for none in absent)
         else _bounded(each)
-        for index, each in enumerate(found)
+        for index, each in enumerate(parts)
     )
     sets = None
     if at >= 0:
-        sets = GroupingSets(at, dict(zip(numbers[at], absent, strict=True)), tuple(found), text)
+        sets = GroupingSets(at, dict(zip(numbers[at], absent, strict=True)), tuple(parts), text)
     rows, filters = f"{read.rows} FOR EACH SET", read.filters | {text}
     return replace(read, rows=rows, fields=fields, filters=filters, sets=sets, before=None)
 
@@ -596,21 +596,21 @@ def _lookup_join(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     row = plan_type(spec["temporalTable"]["outputType"])
     if not isinstance(row, RowType):  # of types that have no text
         return _unknown(node, inputs)
-    found = [f"{short}.{field.name}" for field in row.fields]
+    columns = [f"{short}.{field.name}" for field in row.fields]
     equal = sorted(
-        f"{found[int(index)]} = {_lookup_key(key, left)}"
+        f"{columns[int(index)]} = {_lookup_key(key, left)}"
         for index, key in spec["lookupKeys"].items()
     )
     only = spec.get("filterOnTemporalTable")
     projected = spec.get("projectionOnTemporalTable")
-    right = found if projected is None else [expression(each, found) for each in projected]
+    right = columns if projected is None else [expression(each, columns) for each in projected]
     conditions = [
         expression(spec[name], (*left.fields, *right))
         for name in ("joinCondition", "preFilterCondition", "remainingJoinCondition")
         if spec.get(name) is not None
     ]
     text = f"{node.kind} {spec['joinType']} ON {' AND '.join(equal)}"
-    text += f" WHERE {expression(only, found)}" if only is not None else ""
+    text += f" WHERE {expression(only, columns)}" if only is not None else ""
     text += f" AND {' AND '.join(conditions)}" if conditions else ""
     rows = _bounded(f"({left.rows}) {text} ({table})")
     fields = (*left.fields, *(_bounded(f"{each} BY {text}") for each in right))

@@ -57,13 +57,13 @@ from statelake.state_core.serializers.sql.types.logical_types import (
 TALLIED = "its set of values has a count for each call of the column, and these are others"
 
 
-def match_plans(old: Plan, new: Plan, said: Mapping[int, int] | None = None) -> PlanMatch:
+def match_plans(old: Plan, new: Plan, given: Mapping[int, int] | None = None) -> PlanMatch:
     """Match the operators of two plans.
 
     Args:
         old: The plan of the job that took the savepoint.
         new: The plan of the job that is to go on from it.
-        said: Pairs that the user gives, the old node's number to the new one's.
+        given: Pairs that the user gives, the old node's number to the new one's.
 
     Raises:
         DeclarationError: A plan can't be understood.
@@ -71,7 +71,7 @@ def match_plans(old: Plan, new: Plan, said: Mapping[int, int] | None = None) -> 
     """
     was, relations = lineage_of(old), lineage_of(new)
     before, after = states_of(old, was), states_of(new, relations)
-    pairs = dict(said or {})
+    pairs = dict(given or {})
     for number, count in Counter(pairs.values()).items():
         if count > 1:
             olds = ", ".join(str(each) for each, to in pairs.items() if to == number)
@@ -90,15 +90,15 @@ def match_plans(old: Plan, new: Plan, said: Mapping[int, int] | None = None) -> 
                 remedy=f"there are: {', '.join(labels)}{did_you_mean(str(number), labels)}",
             )
     free = {number: each for number, each in before.items() if number not in pairs}
-    found: dict[int, OperatorMatch] = {
+    matches: dict[int, OperatorMatch] = {
         new_: _match(before[old_], after[new_]) for old_, new_ in pairs.items()
     }
-    _pair(after, free, found)
-    around = NodesAround(new, relations, found)
+    _pair(after, free, matches)
+    around = NodesAround(new, relations, matches)
     for number in after:  # each after those that it reads
-        found[number] = around.judged(found[number])
+        matches[number] = around.judged(matches[number])
     reached = conditions_passed(old, was), conditions_passed(new, relations)
-    ordered = [around.sent(around.begun(found[number]), *reached) for number in after]
+    ordered = [around.sent(around.begun(matches[number]), *reached) for number in after]
     return PlanMatch(old, new, (*ordered, *(_gone(each) for each in free.values())))
 
 
@@ -118,9 +118,9 @@ def with_held(match: PlanMatch, numbers: Iterable[int]) -> PlanMatch:
     taken = {each.new.node.id for each in match.operators if each.new is not None}
     alike = {n for n, node in match.new.nodes.items() if node.kind in kinds and n not in taken}
     free, after = _whole(match.old, missed), _whole(match.new, alike)
-    found: dict[int, OperatorMatch] = {}
-    _pair(after, free, found)
-    paired = (each for each in found.values() if each.old is not None)
+    matches: dict[int, OperatorMatch] = {}
+    _pair(after, free, matches)
+    paired = (each for each in matches.values() if each.old is not None)
     return replace(match, operators=(*match.operators, *paired, *map(_gone, free.values())))
 
 
@@ -136,16 +136,16 @@ def _whole(plan: Plan, numbers: Collection[int]) -> dict[int, NodeStates]:
 def _pair(
     after: Mapping[int, NodeStates],
     free: dict[int, NodeStates],
-    found: dict[int, OperatorMatch],
+    matched: dict[int, OperatorMatch],
 ) -> None:
     """Match new operators with old ones, which are taken from those that are free.
 
     Args:
         after: The new operators, by number.
         free: The old operators that no new one continues yet.
-        found: The matches, by the number of the new operator; those that are there stay.
+        matched: The matches, by the number of the new operator; those that are there stay.
     """
-    wanted = [number for number in after if number not in found]
+    wanted = [number for number in after if number not in matched]
     # the surest pairs first: an operator that is not sure takes what these have left
     for number, candidates in sorted(
         ((number, _candidates(after[number], free)) for number in wanted),
@@ -153,7 +153,7 @@ def _pair(
     ):
         left = [(score, old_) for score, old_ in candidates if old_ in free]
         if not left:
-            found[number] = OperatorMatch(None, after[number], fate=Fate.STARTS_NOW)
+            matched[number] = OperatorMatch(None, after[number], fate=Fate.STARTS_NOW)
             continue
         best = max(score for score, _ in left)
         ties = [old_ for score, old_ in left if score == best]
@@ -163,9 +163,9 @@ def _pair(
         if len(ties) > 1 and not (alike and all(map(_exact, matches))):
             fitting = " and ".join(free[each].node.label for each in ties)
             why = f"{fitting} fit alike: say which one it is, --map OLD={number}"
-            found[number] = replace(match, fate=Fate.UNKNOWN, why=(*match.why, why))
+            matched[number] = replace(match, fate=Fate.UNKNOWN, why=(*match.why, why))
         else:
-            found[number] = match
+            matched[number] = match
         del free[ties[0]]
 
 
@@ -398,14 +398,14 @@ def _moved_keys(old: NodeStates, new: NodeStates) -> tuple[int, ...] | None:
     if Counter(new.keys) - Counter(old.keys) or (old.keys and not new.keys):
         return None
     free = list(range(len(old.keys)))
-    found = []
+    places = []
     for text in new.keys:
         at = next(each for each in free if old.keys[each] == text)
         free.remove(at)
-        found.append(at)
-    stay = found == list(range(len(old.keys)))
+        places.append(at)
+    stay = places == list(range(len(old.keys)))
     stay = stay and all(map(same_bytes, old.key_types, new.key_types))
-    return () if stay else tuple(found)
+    return () if stay else tuple(places)
 
 
 def _merged_groups(old: NodeStates, new: NodeStates) -> tuple[bool, str]:
@@ -578,18 +578,18 @@ def _with_bits(
     if match.old is None or not match.column.bits:
         return match
     old = before[match.old].bits
-    found = []
+    bits = []
     for call in match.column.bits:
         olds = [each.old for each in matches if each.column.call == call]
         known = [before[each].call for each in olds if each is not None]
-        whole = len(known) == len(olds) and set(known) <= set(old)
-        found.append(tuple(sorted({old.index(each) for each in known})) if whole else ())
-    if not any(found):
+        all_known = len(known) == len(olds) and set(known) <= set(old)
+        bits.append(tuple(sorted({old.index(each) for each in known})) if all_known else ())
+    if not any(bits):
         why = "all of its calls are new, and count from now on"
         return ColumnMatch(match.column, None, Fate.STARTS_NOW, why)
     if not match.column.tallies:
-        return replace(match, bits=tuple(found))
-    return match if all(found) else replace(match, fate=Fate.UNKNOWN, why=TALLIED)
+        return replace(match, bits=tuple(bits))
+    return match if all(bits) else replace(match, fate=Fate.UNKNOWN, why=TALLIED)
 
 
 def _counted(match: ColumnMatch, before: Sequence[StateColumn]) -> ColumnMatch:
@@ -604,10 +604,10 @@ def _counted(match: ColumnMatch, before: Sequence[StateColumn]) -> ColumnMatch:
 
 def _found_again(match: ColumnMatch, before: Sequence[StateColumn]) -> ColumnMatch:
     """Return the match of a column by which rows are found; unknown if they may not be."""
-    kind, found = match.column.type, None if match.old is None else before[match.old].type
+    kind, stored = match.column.type, None if match.old is None else before[match.old].type
     if (
-        kind is None or found is None or match.column.counts or match.fate is not Fate.KEEPS
-        or same_bytes(found, kind) or not (kind.nullable and reserved_bytes(kind))
+        kind is None or stored is None or match.column.counts or match.fate is not Fate.KEEPS
+        or same_bytes(stored, kind) or not (kind.nullable and reserved_bytes(kind))
     ):  # fmt: skip
         return match
     why = f"NULL in {kind} has two forms, and a row that is there is only found by its own"

@@ -77,13 +77,13 @@ class OperatorNames:
 
 
 def nodes_by_uid(
-    plan: Plan, held: Mapping[str, str]
+    plan: Plan, uids: Mapping[str, str]
 ) -> tuple[dict[str, tuple[int, str]], dict[str, str]]:
     """Return the operators of a job that runs a compiled plan, by id: node, and name in it.
 
     Args:
         plan: The plan.
-        held: The operators of a snapshot, each with its uid; empty if it is not known.
+        uids: The operators of a snapshot, each with its uid; empty if it is not known.
 
     Returns:
         Those of the plan, and of the others what they are instead.
@@ -95,11 +95,11 @@ def nodes_by_uid(
     }
     own = {uid: node for node in plan.nodes.values() if (uid := node.own_uid)}
     guesses |= {operator_id_of_uid(uid): (node.id, node.kind) for uid, node in own.items()}
-    found: dict[str, tuple[int, str]] = {}
+    nodes: dict[str, tuple[int, str]] = {}
     others: dict[str, str] = {}
-    for operator_id, uid in held.items():
+    for operator_id, uid in uids.items():
         if uid in own:
-            found[operator_id] = own[uid].id, own[uid].kind
+            nodes[operator_id] = own[uid].id, own[uid].kind
             continue
         parts = _UID.fullmatch(uid)
         number, name = (int(parts[1]), parts[2]) if parts else guesses.get(operator_id, (-1, ""))
@@ -109,11 +109,11 @@ def nodes_by_uid(
         elif name in _KINDS and name not in (node.kind, OPERATORS.get(node.kind)):
             others[operator_id] = f"{uid} (of which the plan says {node.label})"
         else:
-            found[operator_id] = number, name
-    return found, others
+            nodes[operator_id] = number, name
+    return nodes, others
 
 
-def numbered_as(plan: Plan, held: Mapping[str, str]) -> Plan:
+def numbered_as(plan: Plan, uids: Mapping[str, str]) -> Plan:
     """Return a plan with the numbers that its nodes have in a job that runs a plan of the same SQL.
 
     Numbers are counted in the JVM that compiles, so that those of two plans of the same script
@@ -121,7 +121,7 @@ def numbered_as(plan: Plan, held: Mapping[str, str]) -> Plan:
 
     Args:
         plan: The plan; if it has the job's numbers, it is returned as it is.
-        held: The operators of the job's snapshot, each with its uid; empty if it is not known.
+        uids: The operators of the job's snapshot, each with its uid; empty if it is not known.
 
     Raises:
         IncompatibleError: It fits the snapshot by several amounts.
@@ -134,10 +134,10 @@ def numbered_as(plan: Plan, held: Mapping[str, str]) -> Plan:
     hashed = {
         operator_id_of_uid(f"{number}_{name}"): (number, name)
         for name in nodes
-        for number in range(HIGHEST if not all(held.values()) else 0)
+        for number in range(HIGHEST if not all(uids.values()) else 0)
     }
-    known = [(int(parts[1]), parts[2]) for uid in held.values() if (parts := _UID.fullmatch(uid))]
-    known += [hashed[each] for each, uid in held.items() if not uid and each in hashed]
+    known = [(int(parts[1]), parts[2]) for uid in uids.values() if (parts := _UID.fullmatch(uid))]
+    known += [hashed[each] for each, uid in uids.items() if not uid and each in hashed]
     shifts = Counter(number - each for number, name in known for each in nodes.get(name, ()))
     (best, count), (_, second) = [*shifts.most_common(2), (0, 0), (0, -1)][:2]
     if count == second:
@@ -169,8 +169,8 @@ def names_in(snapshot: Snapshot, plan: Plan) -> dict[str, OperatorNames]:
         except StateError as error:
             where = f"{plan.place}, {node.label}, operator {operator.label}"
             raise DeclarationError(error.problem, place=where, remedy=error.remedy) from error
-        held = stateful.get(number, [])
-        mine = held == [operator_id] if len(held) == 1 else name == node.kind
+        ids = stateful.get(number, [])
+        mine = ids == [operator_id] if len(ids) == 1 else name == node.kind
         label = node.label if mine else ""
         named[operator_id] = OperatorNames(label, node.title[:LONGEST_QUERY] if mine else "", rows)
     return named
@@ -182,19 +182,19 @@ def _nodes_in(snapshot: Snapshot, plan: Plan) -> dict[str, tuple[int, str]]:
     Raises:
         DeclarationError: An operator with keyed state, or with a uid and state, is of no node.
     """
-    found, others = nodes_by_uid(plan, {each.operator_id: each.uid for each in snapshot.operators})
-    held = [each for each in snapshot.operators if _has_state(each)]
+    nodes, others = nodes_by_uid(plan, {each.operator_id: each.uid for each in snapshot.operators})
+    stateful = [each for each in snapshot.operators if _has_state(each)]
     # of what connectors call themselves, hashes alone tell nothing
     unknown = [
-        each for each in held if each.operator_id in others and (each.uid or each.keyed_states)
+        each for each in stateful if each.operator_id in others and (each.uid or each.keyed_states)
     ]
-    if held and not unknown and any(each.operator_id in found for each in held):
-        return found
-    ids = [each.operator_id for each in held]
+    if stateful and not unknown and any(each.operator_id in nodes for each in stateful):
+        return nodes
+    ids = [each.operator_id for each in stateful]
     shape = None
-    if not any(each.uid for each in held):
+    if not any(each.uid for each in stateful):
         every = [each.operator_id for each in snapshot.operators]
-        keyed = [each.operator_id for each in held if each.keyed_states]
+        keyed = [each.operator_id for each in stateful if each.keyed_states]
         shape = shape_in(plan, ids, every, keyed)
     if shape is not None:  # a job without a compiled plan
         by_id = {operator_id: at for at, operator_id in operator_ids_of(plan, shape).items()}
@@ -203,9 +203,9 @@ def _nodes_in(snapshot: Snapshot, plan: Plan) -> dict[str, tuple[int, str]]:
             for each in snapshot.operators
             if each.operator_id in by_id
         }
-    if not held:
-        return found
-    shown = ", ".join(others[each.operator_id] for each in (unknown or held)[:SHOWN])
+    if not stateful:
+        return nodes
+    shown = ", ".join(others[each.operator_id] for each in (unknown or stateful)[:SHOWN])
     raise DeclarationError(
         f"{shown} of {snapshot.location} {'are' if len(unknown) > 1 else 'is'} no operator of the"
         " plan",
@@ -323,7 +323,7 @@ def _fit_view(node: NodeStates, state: KeyedState) -> None:
     Raises:
         IncompatibleError: Its map has other keys.
     """
-    columns = [each for held in node.states for each in held.rows.get(ValuePlace.VALUE, ())]
+    columns = [each for planned in node.states for each in planned.rows.get(ValuePlace.VALUE, ())]
     for column in columns:
         extreme = column.adds is not None and state.name == f"{column.view}map"
         if not (extreme or (column.is_view and state.name == column.view)) or len(column.of) != 1:
@@ -359,13 +359,13 @@ def refuse_other_types(
     Raises:
         IncompatibleError: They differ.
     """
-    held = [each.type for each in row.types]
-    if len(held) == len(predicted) and all(
-        kind is None or kind.text == has.text for kind, has in zip(predicted, held, strict=True)
+    types = [each.type for each in row.types]
+    if len(types) == len(predicted) and all(
+        kind is None or kind.text == has.text for kind, has in zip(predicted, types, strict=True)
     ):
         return
     shown = ", ".join("?" if kind is None else kind.text for kind in predicted)
     raise IncompatibleError(
-        f"the snapshot has ({', '.join(each.text for each in held)}), and the plan says ({shown})",
+        f"the snapshot has ({', '.join(each.text for each in types)}), and the plan says ({shown})",
         remedy=REMEDY,
     )

@@ -231,19 +231,19 @@ def states_of(plan: Plan, relations: Mapping[int, Relation]) -> dict[int, NodeSt
         plan: The plan.
         relations: What each of its nodes emits, as `lineage_of` returns it.
     """
-    found = {}
+    states = {}
     for node in plan.nodes.values():
         inputs = [relations[each] for each in node.inputs]
         rule = RULES.get(node.kind)
         if rule is not None and not reads_incremental(node, inputs):
             with understood(plan, node):
-                found[node.id] = rule(plan, node, inputs)
+                states[node.id] = rule(plan, node, inputs)
         elif node.kind not in STATELESS or node.spec.get("requireUpsertMaterialize"):
             with understood(plan, node):
-                found[node.id] = whole_node(node, relations[node.id], inputs)
+                states[node.id] = whole_node(node, relations[node.id], inputs)
     for number, use in _uses(plan, relations).items():
-        found[number] = replace(found[number], use=use)
-    return found
+        states[number] = replace(states[number], use=use)
+    return states
 
 
 def _uses(
@@ -252,11 +252,11 @@ def _uses(
     """Return the use of each source and sink of a plan, by number."""
     # of each node whose rows pass, the sources that they come from
     sources: dict[int, frozenset[int]] = {}
-    found: dict[int, tuple[set[str], set[str]]] = {}
+    uses: dict[int, tuple[set[str], set[str]]] = {}
     for node in plan.nodes.values():
         if node.kind == "table-source-scan":
             sources[node.id] = frozenset((node.id,))
-            found[node.id] = (set(), set())
+            uses[node.id] = (set(), set())
             continue
         if node.kind in (*PASSED, *STATELESS):
             sources[node.id] = frozenset().union(
@@ -268,13 +268,13 @@ def _uses(
             read, made = relations[each], relations[node.id]
             by = f"{table_of(node)} {made.rows}"
             to = f"{node.kind} {'' if node.kind == 'union' else index} {by}"
-            used = [found[number] for number in sources.get(each, ())]
+            used = [uses[number] for number in sources.get(each, ())]
             if node.kind == "sink":
-                used.append(found.setdefault(node.id, (set(), set())))
+                used.append(uses.setdefault(node.id, (set(), set())))
             for rough, exact in used:
                 rough.add(to)
                 exact.add(f"{to} FROM {read.fields} {sorted(read.filters)}")
-    return {number: (frozenset(one), frozenset(other)) for number, (one, other) in found.items()}
+    return {number: (frozenset(one), frozenset(other)) for number, (one, other) in uses.items()}
 
 
 STATELESS = (
@@ -375,13 +375,13 @@ def _whole_states(node: PlanNode, inputs: Sequence[Relation]) -> tuple[NodeState
         rows = {ValuePlace.VALUE: _columns(inputs[0])}
         return (NodeState("session-window-tvf-acc", "rows", rows, -1),)
     if node.kind == "lookup-join" and node.spec.get("requireUpsertMaterialize"):
-        found = tuple(
+        columns = tuple(
             StateColumn(column.name, column.name, column.type, column=column.name)
             for column in node.columns[len(inputs[0].columns) :]
         )
         if node.spec.get("lookupKeyContainsPrimaryKey"):
-            return (NodeState("unique-value", "row", {ValuePlace.VALUE: found}),)
-        return (NodeState("values", "list of rows", {ValuePlace.VALUE: found}),)
+            return (NodeState("unique-value", "row", {ValuePlace.VALUE: columns}),)
+        return (NodeState("values", "list of rows", {ValuePlace.VALUE: columns}),)
     return ()
 
 
@@ -399,8 +399,8 @@ def _table(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
             read = replace(read, columns=columns)
         names = [column.name for column in read.columns]
         keys = [names.index(name) for name in named] if set(named) <= set(names) else None
-        held = zip(_columns(inputs[0]), read.columns, strict=True)
-        rows = {ValuePlace.VALUE: tuple(replace(one, type=column.type) for one, column in held)}
+        pairs = zip(_columns(inputs[0]), read.columns, strict=True)
+        rows = {ValuePlace.VALUE: tuple(replace(one, type=column.type) for one, column in pairs)}
         state = NodeState("values", "list of rows", rows, updates=True)
         made = _made(node, node.kind, [read], keys, [state], settings)
         return replace(made, key_names=named)
@@ -421,13 +421,13 @@ def _primary_key(node: PlanNode) -> tuple[str, ...]:
 
 def _physical(node: PlanNode) -> tuple[Column, ...]:
     """Return the physical columns of a sink's table; none if the plan has no schema."""
-    found = []
+    columns = []
     for each in _schema(node).get("columns") or ():
         kind = each.get("dataType")
         if "kind" not in each and kind is not None:
             text = kind.get("logicalType", kind) if isinstance(kind, Mapping) else kind
-            found.append(Column(str(each["name"]), plan_type(text)))
-    return tuple(found)
+            columns.append(Column(str(each["name"]), plan_type(text)))
+    return tuple(columns)
 
 
 def _columns(read: Relation) -> tuple[StateColumn, ...]:
@@ -530,13 +530,13 @@ def emitted_columns(
         node: The aggregate.
         read: What its calls refer to.
     """
-    calls, found, at = node.spec["aggCalls"], [], 0
+    calls, emitted, at = node.spec["aggCalls"], [], 0
     pairs = zip(calls, _retractions(node.spec), strict=True)
     for index, (call, retracts) in enumerate(pairs):
         made = _accumulator(call, read, index, retracts=retracts)
-        found.append((call, made, at))
+        emitted.append((call, made, at))
         at += len(made)
-    return found
+    return emitted
 
 
 def _accumulator(
@@ -725,16 +725,16 @@ def _side(
 ) -> NodeState:
     """Return the state of one side of a join, which depends on what is unique in its rows."""
     rows = _columns(read)
-    held = "row and matches" if outer else "row"
+    row_form = "row and matches" if outer else "row"
     if not unique:
         form = f"rows with counts{' and matches' if outer else ''}"
         return NodeState(name, form, {ValuePlace.USER_KEY: rows}, index, read.updates)
     if any(set(each) <= set(keys) for each in unique):
-        return NodeState(name, held, {ValuePlace.VALUE: rows}, index, read.updates)
+        return NodeState(name, row_form, {ValuePlace.VALUE: rows}, index, read.updates)
     shortest = min(unique, key=len)
     of = ", ".join(sorted(map(bare, read.named(shortest))))
     return NodeState(
-        name, f"{held} by unique key {of}",
+        name, f"{row_form} by unique key {of}",
         {ValuePlace.USER_KEY: _chosen(read, shortest), ValuePlace.VALUE: rows}, index, read.updates,
     )  # fmt: skip
 

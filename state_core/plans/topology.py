@@ -68,7 +68,7 @@ def shapes_of(plan: Plan) -> Iterator[Shape]:
 
 
 def shape_in(
-    plan: Plan, held: Collection[str], every: Collection[str] = (), keyed: Collection[str] = ()
+    plan: Plan, ids: Collection[str], every: Collection[str] = (), keyed: Collection[str] = ()
 ) -> Shape | None:
     """Return the shape by which a plan's operators have all ids of a snapshot; None without one.
 
@@ -76,19 +76,19 @@ def shape_in(
 
     Args:
         plan: The plan.
-        held: The ids of operators with state, all of which must be there, where state may be.
+        ids: The ids of operators with state, all of which must be there, where state may be.
         every: Those of all operators of the snapshot: the shape that has most of them is the best.
         keyed: Those with keyed state.
     """
     best: Shape | None = None
     most, wanted = -1, set(every)
     for shape in shapes_of(plan):
-        found = {operator_id: at for at, operator_id in operator_ids_of(plan, shape).items()}
+        nodes = {operator_id: at for at, operator_id in operator_ids_of(plan, shape).items()}
         if not all(
-            each in found and _may_hold(plan, *found[each], keyed=each in keyed) for each in held
+            each in nodes and _may_hold(plan, *nodes[each], keyed=each in keyed) for each in ids
         ):
             continue
-        count = len(wanted & found.keys())
+        count = len(wanted & nodes.keys())
         if count == len(wanted):
             return shape
         if count > most:

@@ -45,8 +45,8 @@ def _unaided(
         return Unaided(
             "refuses: cannot map its state; with --allowNonRestoredState its state is lost"
         )
-    found = before.get(new.node.id)
-    if found is None or found.node.kind != new.node.kind:
+    old = before.get(new.node.id)
+    if old is None or old.node.kind != new.node.kind:
         if each.old is None:
             return Unaided("begins empty")
         if _is_taken(each.old, after):
@@ -54,35 +54,35 @@ def _unaided(
         return Unaided(
             f"refuses: cannot map {each.old.node.label}; with --allowNonRestoredState begins empty"
         )
-    if found.states and not new.states and new.family in CONNECTORS:
+    if old.states and not new.states and new.family in CONNECTORS:
         return Unaided("refuses: cannot map the rows that it held to settle which of a key stays")
     if new.family in CONNECTORS:
-        same = found.settings == new.settings
+        same = old.settings == new.settings
         return Unaided("restores it" if same else "gives it the state of another table", not same)
-    if new.identity and found.settings != new.settings:
+    if new.identity and old.settings != new.settings:
         return Unaided("restores what the old one held, if its types are equal", wrong=True)
-    if not _same_types(found, new):
+    if not _same_types(old, new):
         return Unaided("refuses: the new state serializer must not be incompatible")
-    if found.keys != new.keys:
+    if old.keys != new.keys:
         return Unaided(
-            f"restores silently: groups of {_listed(found)} stay and are never read, groups"
+            f"restores silently: groups of {_listed(old)} stay and are never read, groups"
             f" of {_listed(new)} begin at zero",
             wrong=True,
         )
-    numbers = {number: new.sets.get(number, gone) for number, gone in found.sets.items()}
-    if numbers != {**found.sets}:
+    numbers = {number: new.sets.get(number, gone) for number, gone in old.sets.items()}
+    if numbers != {**old.sets}:
         return Unaided("restores silently groups of one grouping set as another's", wrong=True)
-    if {*new.sets} - {*found.sets} and any(state.updates for state in new.states):
+    if {*new.sets} - {*old.sets} and any(state.updates for state in new.states):
         return Unaided(
             "goes on; from groups of the new grouping sets rows are taken that they never had",
             wrong=True,
         )
-    if each.old is not found and (each.old is None or _meaning(found) != _meaning(new)):
+    if each.old is not old and (each.old is None or _meaning(old) != _meaning(new)):
         return Unaided(
-            f"restores silently what {found.node.label} of the old job held, which is other state",
+            f"restores silently what {old.node.label} of the old job held, which is other state",
             wrong=True,
         )
-    return _restored(found, new)
+    return _restored(old, new)
 
 
 def _listed(states: NodeStates) -> str:
@@ -140,13 +140,13 @@ def _restored(old: NodeStates, new: NodeStates) -> Unaided:
         return Unaided(f"restores silently, though {change and change.what}", wrong=True)
     for state in new.states:
         for place, row in state.rows.items():
-            held = before[state.name].rows.get(place, ())
+            old_row = before[state.name].rows.get(place, ())
             wrong = [
-                (was, now) for was, now in zip(held, row, strict=False) if was.text != now.text
+                (was, now) for was, now in zip(old_row, row, strict=False) if was.text != now.text
             ]
             if wrong:
                 return Unaided(_exchanged(wrong), wrong=True)
-            pairs = zip(held, row, strict=False)
+            pairs = zip(old_row, row, strict=False)
             if any(was.unfiltered is not now.unfiltered for was, now in pairs):
                 return Unaided("goes on; one of both jobs counts all rows", wrong=True)
     if old.limits != new.limits:

@@ -103,11 +103,11 @@ def _field(path: str) -> str:
 
 def _change(old: TypeSpec, new: TypeSpec) -> str:
     before, after = short_text(old), short_text(new)
-    said = f"{before} to {after}"
+    change = f"{before} to {after}"
     widths = [WIDTHS.index(_boxed(text)) for text in (before, after) if _boxed(text) in WIDTHS]
     if len(widths) == 2:
-        return f"{said}, {'widened' if widths[0] < widths[1] else 'narrowed'}"
-    return f"{said}, with other parts" if before == after else said
+        return f"{change}, {'widened' if widths[0] < widths[1] else 'narrowed'}"
+    return f"{change}, with other parts" if before == after else change
 
 
 def _of_fields(old: Any, new: Any, path: str, expressions: Mapping[str, str]) -> Iterator[str]:

@@ -54,22 +54,22 @@ def scan(
     if print_path and as_json_:
         raise click.UsageError("--print-path prints paths alone, --json all: give one of them")
     with progress_bar("scanning", quiet=as_json_ or print_path) as progress:
-        found = sl.scan(**vars(request) | {"directory": directory, "progress": progress})
+        result = sl.scan(**vars(request) | {"directory": directory, "progress": progress})
     if print_path:
         paths = PathMap.parse(request.path_map)
-        for each in found.skipped:
+        for each in result.skipped:
             click.echo(printable(f"{each.location} is {each.state}: {each.reason}"), err=True)
-        for each in found.snapshots:
+        for each in result.snapshots:
             click.echo(printable(paths.there(each.location) if request.path_map else each.location))
-        if not found.snapshots:
-            count = len(found.skipped)
+        if not result.snapshots:
+            count = len(result.skipped)
             none = (
                 f"none of the {count} snapshots can be restored" if count else "no snapshot there"
             )
             click.echo(none, err=True)
     else:
-        show(found, as_json_=as_json_)
-    answer(yes=bool(found.snapshots))
+        show(result, as_json_=as_json_)
+    answer(yes=bool(result.snapshots))
 
 
 def _since(text: str) -> int | datetime:
@@ -164,7 +164,7 @@ def orphans(
     delete = request.delete and yes
     words = vars(request) | {"directory": directory, "delete": delete}
     if request.no_cluster or not flink:
-        found = sl.orphans(**words)
+        result = sl.orphans(**words)
     else:
         if delete and source is ParameterSource.DEFAULT_MAP and not is_trusted(flink):
             raise DeclarationError(
@@ -172,7 +172,7 @@ def orphans(
                 remedy="name it with --flink or STATELAKE_FLINK",
             )
         with connected(flink) as cluster:
-            found = sl.orphans(**words | {"cluster": cluster, "no_cluster": False})
-    show(found, as_json_=as_json_)
-    if not delete and found.files and not as_json_:
+            result = sl.orphans(**words | {"cluster": cluster, "no_cluster": False})
+    show(result, as_json_=as_json_)
+    if not delete and result.files and not as_json_:
         tell("nothing was deleted: --delete --yes deletes them")

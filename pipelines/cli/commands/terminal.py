@@ -188,16 +188,16 @@ def stop_on_interrupt(*, ask: bool) -> Iterator[Callable[[], bool]]:
     if not ask or threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
-    asked: list[int] = []
+    signals: list[int] = []
 
     def note(number: int, _: object) -> None:
-        asked.append(number)
+        signals.append(number)
         signal.signal(signal.SIGINT, before)
         click.echo("stops after this run; Ctrl-C again stops at once", err=True)
 
     before = signal.signal(signal.SIGINT, note)
     try:
-        yield lambda: bool(asked)
+        yield lambda: bool(signals)
     finally:
         signal.signal(signal.SIGINT, before)
 

@@ -127,10 +127,10 @@ def _ask(show: Steps, lake: str) -> None:
 
 def _erase(show: Steps, lake: str, to: str) -> None:
     """Erase a person from all of it, and write back what is left. Nobody reads it meanwhile."""
-    asked = ("--lake", lake, "--request", REQUEST, f"--key={ERASED}")
+    options = ("--lake", lake, "--request", REQUEST, f"--key={ERASED}")
     show.command(f"Erase one person, key {ERASED}, from every snapshot and every file",
-                 erase_command, *asked, "--carried", "keep", "--yes")  # fmt: skip
-    show.command("Prove it: every byte of the lake is searched", audit, "erase", *asked)
+                 erase_command, *options, "--carried", "keep", "--yes")  # fmt: skip
+    show.command("Prove it: every byte of the lake is searched", audit, "erase", *options)
     show.command("Rescale it to 5 subtasks and 256 key groups: the plan", plan_rescale,
                  "--lake", lake, "--job", JOB, "--snapshot", "tuesday", "--parallelism", "5",
                  "--max-parallelism", "256")  # fmt: skip

@@ -61,6 +61,6 @@ def main() -> None:
 
     session = open_session()
     session.range(1).count()
-    asked = sys.stdin.readline()
-    if asked:
-        sql.main(json.loads(asked))
+    line = sys.stdin.readline()
+    if line:
+        sql.main(json.loads(line))

@@ -214,30 +214,30 @@ class CatalogVersion:
         self, columns: list[str], job: str | None, snapshot_id: str | None = None
     ) -> tuple[list[SnapshotRecord], list[BadRow]]:
         """Read rows of the catalog directly from its files, without an engine."""
-        whole = columns == SNAPSHOT_SCHEMA.names
+        all_columns = columns == SNAPSHOT_SCHEMA.names
         stored = [name for name in columns if name != "job"]
         records: list[SnapshotRecord] = []
         bad: list[BadRow] = []
-        for path, _, held in self.files:
-            if job is not None and held != job:
+        for path, _, owner in self.files:
+            if job is not None and owner != job:
                 continue
             try:
                 with self._looks.opened(log_path(path, self._catalog.uri), path) as file:
                     rows = rows_of(file, stored, snapshot_id)
             except UnsafePathError as error:
-                bad.append(BadRow(str(held or ""), "", error))
+                bad.append(BadRow(str(owner or ""), "", error))
                 continue
             except MissingFileError as error:
                 self.is_exchanged = True
-                bad.append(BadRow(str(held or ""), "", self.unreadable(path, error)))
+                bad.append(BadRow(str(owner or ""), "", self.unreadable(path, error)))
                 continue
             except (
                 OSError, OverflowError, ValueError, pa.ArrowException
             ) as error:  # fmt: skip
-                bad.append(BadRow(str(held or ""), "", self.unreadable(path, error)))
+                bad.append(BadRow(str(owner or ""), "", self.unreadable(path, error)))
                 continue
             for row in rows:
-                parsed = self._record(row | {"job": held}, whole=whole)
+                parsed = self._record(row | {"job": owner}, whole=all_columns)
                 if isinstance(parsed, SnapshotRecord):
                     records.append(parsed)
                 else:

@@ -126,8 +126,8 @@ def rows_with_holds(snapshot_id: str, change: HoldsChange, rows: pa.Table) -> pa
     """Return rows of a file with one snapshot's holds changed; the same object if they stay."""
     before, names = _holds_of(rows), rows.column("snapshot_id").to_pylist()
     holds = [
-        change(held) if name == snapshot_id else held
-        for name, held in zip(names, before, strict=True)
+        change(current) if name == snapshot_id else current
+        for name, current in zip(names, before, strict=True)
     ]
     if holds == before:
         return rows

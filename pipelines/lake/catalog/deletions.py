@@ -226,8 +226,8 @@ def log_cuts(
     """
     oldest: dict[str, int] = {}
     for record in records:
-        for held in record.tables:
-            oldest[held.path] = min(held.version, oldest.get(held.path, held.version))
+        for used in record.tables:
+            oldest[used.path] = min(used.version, oldest.get(used.path, used.version))
     busy = {path for claim in version.claims.attempts.values() for path in claim.tables}
     cuts = {}
     for path in sorted({*paths} - busy):
@@ -242,7 +242,7 @@ def _clean_log(
     table: StateTable, cut: int, _: CatalogVersion, records: list[SnapshotRecord]
 ) -> Freed:
     """Delete a log's files before a version, which has a checkpoint, the oldest first."""
-    named = [held.version for each in records for held in each.tables if held.path == table.path]
+    named = [used.version for each in records for used in each.tables if used.path == table.path]
     names = table.directory.names(LOG_DIRECTORY)
     old = log_files_before(names, cut)
     if not old or min(named, default=cut) < cut or checkpoint_name(cut) not in names:
@@ -358,7 +358,7 @@ def _take_back(
     """
     latest = table.open()
     registered = {
-        held.version for record in records for held in record.tables if held.path == table.path
+        used.version for record in records for used in record.tables if used.path == table.path
     }
     if latest is None or table.maker(latest.version()) != token or latest.version() in registered:
         return
@@ -385,9 +385,9 @@ def _show_newest(
     latest = table.open()
     if latest is None:
         return None
-    kept = [held for record in records for held in record.tables if held.path == table.path]
+    kept = [used for record in records for used in record.tables if used.path == table.path]
     shown = {file.path for file in files_of(latest)}
-    if any(shown == {data_file.path for data_file in held.units} for held in kept):
+    if any(shown == {data_file.path for data_file in used.units} for used in kept):
         return latest
     maker = table.maker(latest.version())
     is_edited = not maker or maker.startswith(UNDO)

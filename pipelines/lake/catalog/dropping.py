@@ -121,8 +121,8 @@ class DropResult(Printed):
 
 def _kept_text(plan: DropPlan | DropResult) -> str:
     """Return how many snapshots stay, and which only because of a hold."""
-    held = f", {', '.join(plan.held)} by a hold" if plan.held else ""
-    return f"{len(plan.kept)} snapshots kept{held}"
+    on_hold = f", {', '.join(plan.held)} by a hold" if plan.held else ""
+    return f"{len(plan.kept)} snapshots kept{on_hold}"
 
 
 def plan_drop(
@@ -142,7 +142,7 @@ def plan_drop(
         DamagedLakeError: A row of the job is invalid, and is not dropped by its name.
     """
     version = lake.version()
-    dropped, held = _chosen(version, job, snapshot_ids, keep)
+    dropped, on_hold = _chosen(version, job, snapshot_ids, keep)
     records, bad = version.records(job)
     _refuse_unbelieved(bad, snapshot_ids or ())
     going = [record for record in records if record.snapshot_id in dropped]
@@ -151,7 +151,7 @@ def plan_drop(
         if record.holds:
             raise held_error(job, record.snapshot_id, [hold.reason for hold in record.holds])
     kept = [record.snapshot_id for record in staying]
-    return DropPlan(dropped, kept, bytes_freed(going, staying), held)
+    return DropPlan(dropped, kept, bytes_freed(going, staying), on_hold)
 
 
 def bytes_freed(going: Iterable[SnapshotRecord], staying: Iterable[SnapshotRecord]) -> int:
@@ -196,7 +196,7 @@ def drop_snapshots(
     """
     version = lake.version()
     version.format.refuse_writing(lake.directory.uri)
-    dropped, held = _chosen(version, job, snapshot_ids, keep)
+    dropped, on_hold = _chosen(version, job, snapshot_ids, keep)
     records, _ = version.records(job)
     tables = tables_of_job(lake, job, records)
     settle_attempts(
@@ -205,8 +205,8 @@ def drop_snapshots(
     token = uuid.uuid4().hex[:16]
 
     def decide(version: CatalogVersion) -> CatalogChange:
-        nonlocal dropped, held
-        dropped, held = _chosen(version, job, snapshot_ids, keep)
+        nonlocal dropped, on_hold
+        dropped, on_hold = _chosen(version, job, snapshot_ids, keep)
         return _drop(lake, version, job, dropped, snapshot_ids or (), token)
 
     lake.transact_to_free(decide)
@@ -219,7 +219,7 @@ def drop_snapshots(
     sweep_signs(lake)
     remove_left_directories()
     left = [record.snapshot_id for record in records if record.snapshot_id not in set(dropped)]
-    return DropResult(dropped, left, freed.files, freed.size, held)
+    return DropResult(dropped, left, freed.files, freed.size, on_hold)
 
 
 def _chosen(
@@ -254,12 +254,12 @@ def _chosen(
         return list(snapshot_ids), []
     older = summaries[: max(0, len(known) - (keep or 0))]
     claims = without_gone(version.claims)
-    held = [
+    on_hold = [
         record.snapshot_id
         for record in older
         if record.holds or claims.builders_on(job, record.snapshot_id)
     ]
-    return [record.snapshot_id for record in older if record.snapshot_id not in held], held
+    return [record.snapshot_id for record in older if record.snapshot_id not in on_hold], on_hold
 
 
 def _refuse_unbelieved(bad: Iterable[BadRow], named: Collection[str]) -> None:
@@ -316,8 +316,8 @@ def _drop(
         carried=files.pop(CARRIED, []),
         files=files,
         tables=sorted({table.path for record in going for table in record.tables}),
-        shown=sorted(path for path, held in gone if _shows(lake, path, held)),
-        logs=log_cuts(lake, version, staying, {held.path for r in going for held in r.tables}),
+        shown=sorted(path for path, each in gone if _shows(lake, path, each)),
+        logs=log_cuts(lake, version, staying, {each.path for r in going for each in r.tables}),
     )
     edits = {job: partial(rows_without, job, dropped)} if dropped else {}
     return CatalogChange(claims.with_deletion(token, deletion), edits=edits)

@@ -34,14 +34,14 @@ def recorded_value(record: SnapshotRecord, operator: str, state: str) -> TypeSer
     Raises:
         NotFoundError: There is no such operator or state, or it has no values.
     """
-    for held in record.operators:
-        if operator not in (*held.labels, held.name):
+    for owner in record.operators:
+        if operator not in (*owner.labels, owner.name):
             continue
-        for other in held.operator_states:
+        for other in owner.operator_states:
             if other.name == state:
                 return parse_operator_state(other.meta_info)[1].value
-        for keyed in held.states:
-            value = parse_keyed_state(keyed.meta_info, held.key_serializer)[1].value
+        for keyed in owner.states:
+            value = parse_keyed_state(keyed.meta_info, owner.key_serializer)[1].value
             if keyed.name == state and value is not None:
                 return value
     raise NotFoundError(f"no state {state!r} with values in operator {operator!r}")

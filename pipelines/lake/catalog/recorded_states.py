@@ -75,8 +75,8 @@ class RecordedState(KeyedState):
         def read(record: SnapshotRecord) -> pa.Table:
             with ThreadPoolExecutor(threads) as pool:
                 read_piece = partial(_batches, columns=columns)
-                found = list(pool.map(read_piece, self._pieces(record, key_groups)))
-            return pa.Table.from_batches([batch for part in found for batch in part], schema)
+                pieces = list(pool.map(read_piece, self._pieces(record, key_groups)))
+            return pa.Table.from_batches([batch for part in pieces for batch in part], schema)
 
         return SnapshotReading(self.lake, self.record).whole(read)
 
@@ -87,13 +87,13 @@ class RecordedState(KeyedState):
         def read(record: SnapshotRecord) -> pa.Table:
             table = self._rows(record)
             sought = sought_key(table, value)
-            found = [
+            tables = [
                 rows
                 for file in table.units
                 if sought.may_be_in(file)
                 for _, rows in read_key(table, file, sought)
             ]
-            return pa.concat_tables([self.schema.empty_table(), *found])
+            return pa.concat_tables([self.schema.empty_table(), *tables])
 
         return SnapshotReading(self.lake, self.record).whole(read)
 

@@ -369,8 +369,8 @@ class RunLog:
         self.directory.create()
         self.settle()
         turn = self._next_turn()
-        said = {**mine, "run": turn.run, "number": turn.number}
-        self.directory.write(turn.lock, json.dumps(said).encode())
+        content = {**mine, "run": turn.run, "number": turn.number}
+        self.directory.write(turn.lock, json.dumps(content).encode())
         try:
             self._refuse_others(turn.lock)
         except BaseException:

@@ -198,9 +198,9 @@ def parts_without_tables(record: SnapshotRecord) -> dict[tuple[str, str], tuple[
     metadata = map_streams(unmanaged_metadata(record), content, keyed=True)
     parts: dict[tuple[str, str], tuple[int, str]] = {}
 
-    def note(operator: str, what: str, size: int, said: object) -> None:
+    def note(operator: str, what: str, size: int, value: object) -> None:
         if size:
-            digest = hashlib.sha256(repr(said).encode("utf-8", "surrogatepass")).hexdigest()
+            digest = hashlib.sha256(repr(value).encode("utf-8", "surrogatepass")).hexdigest()
             parts[operator, what] = size, digest
 
     note("", "master", sum(len(each.data) for each in metadata.masters), metadata.masters)
@@ -313,10 +313,10 @@ def _all_names(record: SnapshotRecord) -> Iterator[tuple[OperatorMetadata, str, 
     """Yield the operators with unmanaged state, what each is called, and all of its names."""
     recorded = {operator.operator_id: operator for operator in record.operators}
     for operator in unmanaged_metadata(record).operators:
-        held = recorded.get(operator.operator_id)
-        label = (held and held.label) or operator.uid or operator.operator_id
+        known = recorded.get(operator.operator_id)
+        label = (known and known.label) or operator.uid or operator.operator_id
         names = {label, operator.uid or label, operator.operator_id}
-        yield operator, label, names | ({held.name, held.node} - {""} if held else set())
+        yield operator, label, names | ({known.name, known.node} - {""} if known else set())
 
 
 def unmanaged_source(handle: StreamHandle, lake: Directory) -> ByteSource:

@@ -104,14 +104,14 @@ class ValueChange:
         """The digest of the change, which differs for another state, type or expression."""
         value = DataOutput()
         write_serializer_snapshot(self.value, value)
-        said = [
+        identity = [
             self.operator,
             self.state,
             value.to_bytes().hex(),
             dict(self.expressions),
             self.spec,
         ]
-        text = json.dumps(said, sort_keys=True, default=str)
+        text = json.dumps(identity, sort_keys=True, default=str)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -139,8 +139,8 @@ class TtlChange:
 
     def digest(self) -> str:
         """The digest of the change; of all times `now` it is the same."""
-        said = ["ttl", self.operator, self.state, self.on, self.last_access if self.on else ""]
-        return hashlib.sha256(json.dumps(said).encode("utf-8", "surrogatepass")).hexdigest()
+        identity = ["ttl", self.operator, self.state, self.on, self.last_access if self.on else ""]
+        return hashlib.sha256(json.dumps(identity).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 Change: TypeAlias = "ValueChange | TtlChange"
@@ -216,8 +216,8 @@ def _without_switch(change: Change, switches: Mapping[tuple[str, str], bool]) ->
         return change
     if switches.get((change.operator, change.state)) is not change.held["ttl"]:
         return change
-    held = {name: said for name, said in change.held.items() if name != "ttl"}
-    return replace(change, held=held)
+    expected = {name: value for name, value in change.held.items() if name != "ttl"}
+    return replace(change, held=expected)
 
 
 def _values_of(state: AnyState) -> TypeSerializer:
@@ -354,16 +354,16 @@ def _refuse_unlike(change: ValueChange, operator: OperatorRecord, info: StateMet
     """
     if not change.held:
         return
-    found = asdict(StateType.of(info))
+    actual = asdict(StateType.of(info))
     if "key" in change.held:
         key = operator.key_serializer and parse_key_serializer(operator.key_serializer).snapshot
-        found["key"] = key and type_text(key)
-    for name, said in change.held.items():
-        if said != found[name]:
-            switch = f"{change.operator}/{change.state}={'on' if said else 'off'}"
+        actual["key"] = key and type_text(key)
+    for name, expected in change.held.items():
+        if expected != actual[name]:
+            switch = f"{change.operator}/{change.state}={'on' if expected else 'off'}"
             remedy = f"switch it with --ttl {switch}, or " if name == "ttl" else ""
             raise IncompatibleError(
-                f"its {name} is {found[name] or 'none'}, and {said} in the file: a file gives"
+                f"its {name} is {actual[name] or 'none'}, and {expected} in the file: a file gives"
                 " new types to values alone",
                 place=f"state {operator.label}/{info.name}",
                 remedy=f"{remedy}leave `{name}` out of the file, or print it again with"
@@ -472,11 +472,11 @@ def _change(path: str, name: str, fields: Any, keys: Any) -> ValueChange:
         raise EncodeError("`keys` is no mapping of operators to types", place=path)
     try:
         value = parse_type(fields["type"])
-        held = {part: fields[part] for part in HELD if fields.get(part) is not None}
-        held |= {"key": keys[operator]} if operator in (keys or {}) else {}
+        expected = {part: fields[part] for part in HELD if fields.get(part) is not None}
+        expected |= {"key": keys[operator]} if operator in (keys or {}) else {}
         for part in ("map_key", "namespace", "key"):
-            if part in held:
-                held[part] = type_text(parse_type(held[part]))
+            if part in expected:
+                expected[part] = type_text(parse_type(expected[part]))
     except StateError as error:
         raise error.within(f"{path}, {name}") from error
     expressions = fields.get("expressions") or {}
@@ -487,7 +487,7 @@ def _change(path: str, name: str, fields: Any, keys: Any) -> ValueChange:
     drops = fields.get("drop") or []
     if not isinstance(drops, list):
         raise EncodeError(f"{name}: `drop` is no list of fields", place=path)
-    asked = {name: str(text) for name, text in expressions.items()}
+    texts = {name: str(text) for name, text in expressions.items()}
     return ValueChange(
-        operator, state, value, asked, fields["type"], frozenset(map(str, drops)), held
+        operator, state, value, texts, fields["type"], frozenset(map(str, drops)), expected
     )

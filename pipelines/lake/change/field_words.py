@@ -219,10 +219,10 @@ def _part(snapshot: TypeSerializerSnapshot, path: str) -> TypeSerializerSnapshot
     """Return the serializer snapshot of a field; None if it can't be found."""
     for name in path.split(".") if path else ():
         entries = getattr(getattr(snapshot, "pojo", None), "fields", ())
-        found = next((entry.value for entry in entries if entry.name == name), None)
-        if found is None or found.snapshot is None:
+        value = next((entry.value for entry in entries if entry.name == name), None)
+        if value is None or value.snapshot is None:
             return None
-        snapshot = found.snapshot
+        snapshot = value.snapshot
     return snapshot
 
 
@@ -253,8 +253,8 @@ class _Drafts:
 
         The longest name of a state with which they begin counts, as names may have dots.
         """
-        whole = option in ("change", "expression")
-        ends = ".=" if whole else "."
+        path_optional = option in ("change", "expression")
+        ends = ".=" if path_optional else "."
         fitting = [
             name for name in self.names if word.startswith(name) and word[len(name) :][:1] in ends
         ]
@@ -270,7 +270,7 @@ class _Drafts:
         name = max(fitting, key=len)
         path, equals, text = word[len(name) :].removeprefix(".").partition("=")
         needs = option != "drop_field"
-        if bool(equals and text.strip()) != needs or not (path or whole):
+        if bool(equals and text.strip()) != needs or not (path or path_optional):
             raise DeclarationError(f"{word!r} is not {FORMS[option]}")
         draft = self._draft(self.names[name])
         within, dot, last = path.strip().rpartition(".")

@@ -157,29 +157,29 @@ def stage_folded(
         IncompatibleError: A group of them is not among the aggregate's.
     """
     spans = tuple(piece.span for piece in pieces)
-    held = [piece_of(files) for files in by_span(sources[0].units).values()]
+    source_pieces = [piece_of(files) for files in by_span(sources[0].units).values()]
     tasks = [
         FoldTask(
             tuple(sources), KeyGroupRange(part[0].span.first, part[-1].span.last), upgrade, target,
             tuple(views), spans, rewriter.token,
         )
-        for part in slices_of(held)
+        for part in slices_of(source_pieces)
         if part
     ]  # fmt: skip
     done = rewriter.stopwatch.map(
         rewriter.engine, fold_rows, tasks, [0] * len(tasks), rewriter.progress,
         rest="transformed", name=lambda task: task.sources[0].path,
     )  # fmt: skip
-    found = [
+    staged = [
         parts_by_piece([each[at] for each in done], len(pieces)) for at in range(1 + len(views))
     ]
-    for piece, parts in zip(pieces, found[0], strict=True):
+    for piece, parts in zip(pieces, staged[0], strict=True):
         if parts and not piece.files:
             raise IncompatibleError(
                 f"{upgrade.fold.label} keeps rows of groups that the aggregate does not have",
                 place=target.place(piece.span), remedy=_REMEDY,
             )  # fmt: skip
-    return found[0], found[1:]
+    return staged[0], staged[1:]
 
 
 def fold_rows(task: FoldTask) -> list[Staged]:
@@ -249,8 +249,8 @@ def _read(
     fields = [kind.field(at) for at in range(kind.num_fields)]
     length = len(next(iter(taken.values()))) if taken else len(sides[0].batch)
 
-    def column(held: StoredColumn) -> pa.Array:
-        return _column(rows[held.state], held, taken.get(held.state))
+    def column(stored: StoredColumn) -> pa.Array:
+        return _column(rows[stored.state], stored, taken.get(stored.state))
 
     def value(of: Expression) -> pa.Array:
         made = evaluated(of, column)
@@ -279,8 +279,8 @@ def _side(table: TableRows, key_groups: KeyGroupRange) -> StateRows:
     Raises:
         InexactError: A row is more than its columns say.
     """
-    ((index, held),) = table.states
-    state, layout = table.parse(held)
+    ((index, table_state),) = table.states
+    state, layout = table.parse(table_state)
     parts = table.read(key_groups)
     empty = pa.RecordBatch.from_pylist([], layout.schema)
     made = StateRows(index, state.name, layout, empty)
@@ -298,18 +298,18 @@ def _batch(rows: StateRows, parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return made[0] if made else rows.batch.slice(0, 0)
 
 
-def _column(rows: StateRows, held: StoredColumn, taken: pa.Array | None) -> pa.Array:
+def _column(rows: StateRows, stored: StoredColumn, taken: pa.Array | None) -> pa.Array:
     """Return a column as a node emits it, of its rows or of those that a join takes."""
-    row = rows.batch.column(COLUMNS[held.place])
-    column = row.field(held.index)
+    row = rows.batch.column(COLUMNS[stored.place])
+    column = row.field(stored.index)
     null = pa.scalar(None)
-    if held.emits is Emits.EXTREME:
+    if stored.emits is Emits.EXTREME:
         column = pc.if_else(pc.greater(column.field(1), 0), column.field(0), null)
-    elif held.emits is not Emits.VALUE:
-        count = row.field(held.other)
+    elif stored.emits is not Emits.VALUE:
+        count = row.field(stored.other)
         some = pc.not_equal(count, 0)
         column = pc.if_else(some, column, null)
-        if held.emits is Emits.AVERAGE:  # to zero, as in Java
+        if stored.emits is Emits.AVERAGE:  # to zero, as in Java
             column = pc.divide(column, pc.if_else(some, count, null))
     return column if taken is None else column.take(taken)
 
@@ -329,9 +329,9 @@ def _joined(fold: Fold, sides: Sequence[StateRows]) -> Iterator[dict[str, pa.Arr
         at_right = order[first[at_left] + within]
         pairs = [rows[0].take(pa.array(at_left)), rows[1].take(pa.array(at_right))]
         often = np.ones(len(at_left), np.int64)
-        for side, held, taken in zip(fold.sides, sides, pairs, strict=True):
+        for side, of_side, taken in zip(fold.sides, sides, pairs, strict=True):
             if side.counted:
-                often *= held.batch.column(VALUE).take(taken).to_numpy()
+                often *= of_side.batch.column(VALUE).take(taken).to_numpy()
         for at, _ in _spread(np.maximum(often, 0)):
             repeated = pa.array(at)
             yield {
@@ -363,8 +363,8 @@ def _matched(fold: Fold, rows: StateRows) -> pa.Array:
 
 
 def _layout(target: KeyGroupLayout) -> KeyedLayout:
-    ((_, held),) = target.after.states
-    return target.after.parse(held)[1]
+    ((_, state),) = target.after.states
+    return target.after.parse(state)[1]
 
 
 def _named(adds: Added) -> str:
@@ -467,8 +467,8 @@ def _state_rows(
     target: KeyGroupLayout, keys: pa.Array, columns: Mapping[str, pa.Array]
 ) -> StateRows:
     """Return rows of a table, of which some columns are given; others are null."""
-    ((index, held),) = target.after.states
-    state, layout = target.after.parse(held)
+    ((index, table_state),) = target.after.states
+    state, layout = target.after.parse(table_state)
     given = {KEY: keys, KEY_GROUP: pa.array(np.zeros(len(keys), np.int32)), **columns}
     arrays = [
         given[field.name].cast(field.type)
@@ -517,8 +517,8 @@ class FoldedRows(Transform):
         group = batch.column(KEY_GROUP)[0].as_py()
         at = next(index for index, span in enumerate(self.spans) if span.last >= group)
         added = self._added_at(at)
-        found = pc.index_in(keys, added[KEY].combine_chunks())
-        self._refuse_other_rows(rows, added, found)
+        indexes = pc.index_in(keys, added[KEY].combine_chunks())
+        self._refuse_other_rows(rows, added, indexes)
         value = batch.column(VALUE)
         fields = [value.type.field(index) for index in range(value.type.num_fields)]
         children = [value.field(index) for index in range(len(fields))]
@@ -529,7 +529,7 @@ class FoldedRows(Transform):
                     view = self.upgrade.views.index(each)
                     children[each.index] = self._extremes(view, at, keys, kind)
                     continue
-                column = added[_named(each.adds)].combine_chunks().take(found)
+                column = added[_named(each.adds)].combine_chunks().take(indexes)
                 column = column.cast(kind, safe=not pa.types.is_integer(kind))
                 zero = value.field(each.index)  # as a new column begins
                 children[each.index] = pc.coalesce(column, zero)
@@ -554,14 +554,14 @@ class FoldedRows(Transform):
             return pa.table({KEY: pa.array([], pa.large_binary()), **dict.fromkeys(names, none)})
         return _merged(pa.concat_tables(parts))
 
-    def _refuse_other_rows(self, rows: StateRows, added: pa.Table, found: pa.Array) -> None:
+    def _refuse_other_rows(self, rows: StateRows, added: pa.Table, indexes: pa.Array) -> None:
         """Refuse groups whose rows are not as many as the aggregate has counted.
 
         Raises:
             IncompatibleError: There is such a group.
         """
         counted = rows.batch.column(VALUE).field(self.upgrade.count)
-        there = pc.fill_null(added[_named(COUNT)].combine_chunks().take(found), 0)
+        there = pc.fill_null(added[_named(COUNT)].combine_chunks().take(indexes), 0)
         wrong = pc.indices_nonzero(pc.not_equal(counted, there))
         label = self.upgrade.fold.label
         if len(wrong):
@@ -593,9 +593,9 @@ class FoldedRows(Transform):
             rows = merged_rows(rows, COUNTS)
             column = rows.batch.column(USER_KEY).cast(fields[0].type)
             encoded = key_bytes(rows).dictionary_encode()
-            found = pc.index_in(keys, encoded.dictionary)
-            values = _extreme(column, function, encoded.indices).take(found)
-            sizes = pa.array(np.bincount(encoded.indices.to_numpy())).take(found)
+            indexes = pc.index_in(keys, encoded.dictionary)
+            values = _extreme(column, function, encoded.indices).take(indexes)
+            sizes = pa.array(np.bincount(encoded.indices.to_numpy())).take(indexes)
         map_column = constant(EMPTY_VIEW, fields[2].type, len(keys))
         children = [values, pc.fill_null(sizes.cast(pa.int64()), 0), map_column]
         return pa.StructArray.from_arrays(children, fields=fields)

@@ -151,8 +151,8 @@ class NewTypes:
         for other in () if self.like is None else self.like.operators:
             if other.operator_id != operator.operator_id:
                 continue
-            keyed = {held.name: held.meta_info for held in other.keyed_states}
-            others = {held.name: held.meta_info for held in other.operator_states}
+            keyed = {stored.name: stored.meta_info for stored in other.keyed_states}
+            others = {stored.name: stored.meta_info for stored in other.operator_states}
             return (keyed if isinstance(state, StateRecord) else others).get(state.name, b"")
         return b""
 
@@ -184,8 +184,8 @@ def new_types(
                 f"--collection {name}{equals}{kind}",
                 remedy="write OPERATOR/STATE.FIELD=List<String>",
             )
-    said = {name.strip(): kind.strip() for name, _, kind in pairs}
-    return NewTypes(said, _of_flink_2(open_snapshot(like)) if like else None)
+    kinds = {name.strip(): kind.strip() for name, _, kind in pairs}
+    return NewTypes(kinds, _of_flink_2(open_snapshot(like)) if like else None)
 
 
 def _of_flink_2(like: Snapshot) -> Snapshot:
@@ -283,11 +283,11 @@ def _planned_first(
         )
     labels = {operator.operator_id: operator.label for operator in record.operators}
 
-    def beside(what: str, why: str, held: Callable[[SubtaskState], object]) -> list[Upgraded]:
+    def beside(what: str, why: str, has_state: Callable[[SubtaskState], object]) -> list[Upgraded]:
         return [
             Upgraded(labels.get(each.operator_id, each.operator_id), what, 0, why)
             for each in unmanaged_metadata(record).operators
-            if any(map(held, (each.subtasks or {}).values()))
+            if any(map(has_state, (each.subtasks or {}).values()))
         ]
 
     if record.metadata_version < FIRST_OF_FLINK_2:
@@ -314,13 +314,13 @@ def _planned(
     left = planned.left_for
     timers = is_queue(state.meta_info)
     places = {} if timers else kryo_places(value_type(state.meta_info))
-    found = {
+    collections = {
         path: ElementClasses(kryo.type_class)
         for path, kryo in places.items()
         if kryo.type_class in COLLECTIONS
     }
     label = f"{operator.label}/{state.name}"
-    known |= {_named(label, path) for path in found}
+    known |= {_named(label, path) for path in collections}
     if gone:
         return left(gone)
     if _has_kryo_keys(operator, state):
@@ -349,13 +349,13 @@ def _planned(
         new_keys = {name: for_flink_2(snapshot, {}) for name, snapshot in keys.items()}
         for rows in _rows_of(lake, operator, state):
             if not timers:
-                find_collections(rows, value_type(state.meta_info), found)
+                find_collections(rows, value_type(state.meta_info), collections)
             upgrade_keys(rows, keys, new_keys, plain=True)
         after = state.meta_info
         types: dict[str, str] = {}
         if not timers:
             before = renewed(value_type(after))
-            targets, types = _targets(label, state, operator, before, places, found, new)
+            targets, types = _targets(label, state, operator, before, places, collections, new)
             after = with_value_bytes(after, for_flink_2(before, targets))
         if in_keys:
             after = with_key_parts(after, new_keys)
@@ -372,7 +372,7 @@ def _targets(
     operator: OperatorRecord,
     before: TypeSerializerSnapshot,
     places: Mapping[str, KryoSerializerSnapshot],
-    found: Mapping[str, ElementClasses],
+    collections: Mapping[str, ElementClasses],
     new: NewTypes,
 ) -> tuple[dict[str, TypeSerializerSnapshot], dict[str, str]]:
     """Return what becomes of parts by Kryo, by their paths, and the types of collections.
@@ -382,20 +382,20 @@ def _targets(
     """
     like = new.state_like(operator, state)
     targets = targets_in(before, value_type(like)) if like else {}
-    types = {path: "as in the new job" for path in found if path in targets}
-    for path, classes in found.items():
-        said = new.collections.get(_named(label, path))
-        if path in targets and said is None:
+    types = {path: "as in the new job" for path in collections if path in targets}
+    for path, classes in collections.items():
+        given = new.collections.get(_named(label, path))
+        if path in targets and given is None:
             continue
-        declared = classes.declared if said is None else declared_collection(
-            classes.java_class, said
+        declared = classes.declared if given is None else declared_collection(
+            classes.java_class, given
         )  # fmt: skip
         if declared is None:
             name = classes.java_class.rpartition(".")[2]
-            held = sorted({each.rpartition(".")[2] for part in classes.parts for each in part})
+            kinds = sorted({each.rpartition(".")[2] for part in classes.parts for each in part})
             raise EncodeError(
                 f"no value tells the type of the elements of the {name}"
-                f" {path or 'itself'}" + (f", which has {', '.join(held[:5])}" if held else ""),
+                f" {path or 'itself'}" + (f", which has {', '.join(kinds[:5])}" if kinds else ""),
                 remedy=f"say it, --collection '{_named(label, path)}={name}<...>', or name a"
                 " savepoint of the new job, --like",
             )

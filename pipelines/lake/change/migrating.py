@@ -189,14 +189,14 @@ def example_of(
     """
     work = _Migration(lake, [change], {state.table: (state, [change])}, inexact=inexact)
     work.begin(record)
-    found = work.change(operator, operator.table_of(state))
-    if found is None:
+    planned = work.change(operator, operator.table_of(state))
+    if planned is None:
         return None
-    read: Iterator[Any] = (rows for piece in found.pieces for rows in found.layout.read(piece))
+    read: Iterator[Any] = (rows for piece in planned.pieces for rows in planned.layout.read(piece))
     for rows in read:
         if len(rows.batch):
             migrated = first = replace(rows, batch=rows.batch.slice(0, 1))
-            for transform in found.transforms:
+            for transform in planned.transforms:
                 migrated = transform.apply(migrated)
             validate_rows(migrated)
             return Example(*(each.batch.column(VALUE)[0].as_py() for each in (first, migrated)))
@@ -325,9 +325,9 @@ def _expression(
         text = f"[{text} for old in {VALUE}]"
     else:
         text = _value_expression(old, new, expressions)
-    said = ", ".join(f"{name}: {sql}" if name else sql for name, sql in expressions.items())
+    shown = ", ".join(f"{name}: {sql}" if name else sql for name, sql in expressions.items())
     expression = statements.PreparedExpression(
-        session, text, f"state {operator.label}/{state.name}, {said}"
+        session, text, f"state {operator.label}/{state.name}, {shown}"
     )
     expression.try_over(before.schema, new)
     return expression

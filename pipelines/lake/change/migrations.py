@@ -483,8 +483,8 @@ def _upgraded_before(
     made = lake.snapshot(job, target)
     plan = plan_kryo_upgrade(lake, made, new, is_made=True)
     states = [state for state in plan if state.left != LATER]
-    whole = all(state.left for state in states)
-    if made.parent != snapshot_id or made.origin != "migrate" or not whole:
+    complete = all(state.left for state in states)
+    if made.parent != snapshot_id or made.origin != "migrate" or not complete:
         raise ConflictError(
             f"job {job!r} has a snapshot {target!r} already, which is not what this upgrade"
             f" makes of {snapshot_id!r}",

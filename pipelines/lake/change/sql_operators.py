@@ -97,19 +97,19 @@ def named_anew(record: SnapshotRecord, match: PlanMatch, like: Snapshot | None) 
     """
     shape, nodes = _by_topology(record, match.old)
     named = {
-        number: {each: name_in_uid(match.old, number, name, shape) for each, name in held.items()}
-        for number, held in nodes.items()
+        number: {each: name_in_uid(match.old, number, name, shape) for each, name in by_id.items()}
+        for number, by_id in nodes.items()
     }
-    held = {} if like is None else {
+    by_id = {} if like is None else {
         each.operator_id: each.uid for each in like.operators
         if each.uid and (each.total_bytes or each.operator_states)
     }  # fmt: skip
-    found: dict[int, list[str]] = {}
-    for operator_id, (number, _) in nodes_by_uid(match.new, held)[0].items():
+    connectors: dict[int, list[str]] = {}
+    for operator_id, (number, _) in nodes_by_uid(match.new, by_id)[0].items():
         if match.new.nodes[number].kind == SOURCE:
-            found.setdefault(number, []).append(held[operator_id])
+            connectors.setdefault(number, []).append(by_id[operator_id])
     return Named(
-        named, connectors={number: uids[0] for number, uids in found.items() if len(uids) == 1}
+        named, connectors={number: uids[0] for number, uids in connectors.items() if len(uids) == 1}
     )
 
 
@@ -119,10 +119,10 @@ def _by_topology(record: SnapshotRecord, plan: Plan) -> tuple[Shape, dict[int, d
     Raises:
         IncompatibleError: The snapshot's ids are not those of the plan's topology.
     """
-    held = _with_state(record)
+    stateful = _with_state(record)
     every = [each.operator_id for each in unmanaged_metadata(record).operators]
     keyed = [each.operator_id for each in record.operators if each.states]
-    shape = shape_in(plan, held, every, keyed)
+    shape = shape_in(plan, stateful, every, keyed)
     if shape is None:
         raise IncompatibleError(
             "the ids of the snapshot's operators do not follow from the old plan",
@@ -132,7 +132,7 @@ def _by_topology(record: SnapshotRecord, plan: Plan) -> tuple[Shape, dict[int, d
         )
     nodes: dict[int, dict[str, str]] = {}
     for (node, name), operator_id in operator_ids_of(plan, shape).items():
-        if operator_id in held:
+        if operator_id in stateful:
             nodes.setdefault(node, {})[operator_id] = name
     return shape, nodes
 
@@ -144,7 +144,7 @@ def named_by_uid(record: SnapshotRecord, match: PlanMatch) -> Named:
         IncompatibleError: An operator with state is of no node.
     """
     plan = match.old
-    found: dict[int, dict[str, str]] = {}
+    names: dict[int, dict[str, str]] = {}
     nodes, others = nodes_by_uid(plan, _with_state(record))
     if others:
         unknown = list(others.values())
@@ -157,8 +157,8 @@ def named_by_uid(record: SnapshotRecord, match: PlanMatch) -> Named:
             " sources and sinks, --uid 1_orders",
         )
     for operator_id, (node, name) in nodes.items():
-        found.setdefault(node, {})[operator_id] = name
-    return Named(found)
+        names.setdefault(node, {})[operator_id] = name
+    return Named(names)
 
 
 def with_numbers_of(record: SnapshotRecord, plan: Plan) -> Plan:
@@ -181,11 +181,11 @@ def liked_operators(like: Snapshot | None, match: PlanMatch, named: Named) -> di
     Raises:
         IncompatibleError: It is no snapshot of the new job.
     """
-    found = {each.operator_id: each for each in (like.operators if like is not None else ())
+    operators = {each.operator_id: each for each in (like.operators if like is not None else ())
              if each.keyed_states}  # fmt: skip
-    if not found or not named.new:
-        return found
-    shape = shape_in(match.new, found)  # its connectors may be others, such as empty tables
+    if not operators or not named.new:
+        return operators
+    shape = shape_in(match.new, operators)  # its connectors may be others, such as empty tables
     if shape is None:
         raise IncompatibleError(
             "the ids of the operators of --like do not follow from the new plan",
@@ -193,7 +193,7 @@ def liked_operators(like: Snapshot | None, match: PlanMatch, named: Named) -> di
         )  # fmt: skip
     ids = operator_ids_of(match.new, shape)
     return {
-        operator_id: found[ids[node]]
+        operator_id: operators[ids[node]]
         for node, operator_id in named.new.items()
-        if ids.get(node) in found
+        if ids.get(node) in operators
     }

@@ -213,8 +213,11 @@ class Select(Transform):
         for row, (was, now) in zip(chosen.to_pylist(), typed, strict=True):
             _, new, rest = _cut(now.as_py(), head)
             if raw[row].is_valid:
-                (_, old, _), (_, held, rest) = _cut(was.as_py(), head), _cut(raw[row].as_py(), head)
-                if held not in (old, projected_row(old, old_kinds)):
+                (_, old, _), (_, actual, rest) = (
+                    _cut(was.as_py(), head),
+                    _cut(raw[row].as_py(), head),
+                )
+                if actual not in (old, projected_row(old, old_kinds)):
                     raise EncodeError(
                         "a key of which only the exact bytes are known",
                         place=f"state {rows.name!r}",
@@ -327,13 +330,13 @@ def merged_column(column: pa.Array, how: str, places: pa.Array, first: pa.Array)
         return first
     kind = column.type
     if how in ("sum", "count"):
-        whole = pa.types.is_integer(kind)
-        wide = pa.int64() if whole else kind
+        is_integer = pa.types.is_integer(kind)
+        wide = pa.int64() if is_integer else kind
         if pa.types.is_decimal(kind):
             wide = pa.decimal256(2 * MAX_DECIMAL, kind.scale)
         total = grouped(column.cast(wide), "sum", places)
         # whole numbers wrap around, as in Java
-        return total.cast(kind, safe=how == "count" or not whole)
+        return total.cast(kind, safe=how == "count" or not is_integer)
     if pa.types.is_floating(kind) and pc.any(pc.is_nan(column)).as_py():
         raise pa.ArrowInvalid("NaN has no order")
     ranks = pc.rank(column, "ascending", tiebreaker="dense")

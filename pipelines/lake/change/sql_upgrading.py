@@ -284,18 +284,18 @@ def _operator_upgrade(
     as_bytes: AbstractSet[str],
 ) -> OperatorUpgrade:
     old, new = match.old, match.new
-    held = {} if old is None else named.old.get(old.node.id, {})
-    records = [each for each in record.operators if each.operator_id in held]
+    names = {} if old is None else named.old.get(old.node.id, {})
+    records = [each for each in record.operators if each.operator_id in names]
     entries = sum(state.entries for each in records for state in each.all_states if _is_kept(state))
     # of bytes nobody knows the entries, and they are state all the same
-    kept = {each: Identity(each) for each in held if each in as_bytes}
+    kept = {each: Identity(each) for each in names if each in as_bytes}
     if old is None or new is None:
-        fate = Fate.LOST if kept else _new_fate(match, held, records)
+        fate = Fate.LOST if kept else _new_fate(match, names, records)
         return OperatorUpgrade(match, kept, entries=entries, fate=fate, why=match.why)
     if match.fate is Fate.LOST:
         return OperatorUpgrade(match, kept, entries=entries, fate=Fate.LOST, why=match.why)
-    identities = _identities(named, held, old.node, new.node)
-    nameless = {each for each, name in held.items() if not name} - identities.keys()
+    identities = _identities(named, names, old.node, new.node)
+    nameless = {each for each, name in names.items() if not name} - identities.keys()
     states: list[StateUpgrade] = []
     keys: dict[str, bytes] = {}
     folds: dict[str, FoldUpgrade] = {}
@@ -306,7 +306,7 @@ def _operator_upgrade(
         fate = worst([fate, than])
         why.extend([because] if because else ())
 
-    worse(*_without_tables(match, held, records, as_bytes))
+    worse(*_without_tables(match, names, records, as_bytes))
     if nameless:
         worse(Fate.UNKNOWN, "its connector gives a uid to what has state, and no plan says which:"
               f" {_LIKE}")  # fmt: skip
@@ -344,13 +344,13 @@ def _operator_upgrade(
 
 def _without_tables(
     match: OperatorMatch,
-    held: Collection[str],
+    ids: Collection[str],
     records: Sequence[OperatorRecord],
     as_bytes: AbstractSet[str],
 ) -> tuple[Fate, str]:
     """Return what becomes of keyed state that has no tables, and the reason, if there is one."""
     assert match.old is not None  # noqa: S101 - by the caller
-    if as_bytes.isdisjoint(held):
+    if as_bytes.isdisjoint(ids):
         missing = not records and match.old.states
         return Fate.KEEPS, f"the snapshot has no state of {match.old.node.label}" if missing else ""
     if _stays(match):
@@ -372,23 +372,23 @@ def _stays(match: OperatorMatch) -> bool:
 
 
 def _identities(
-    named: Named, held: Mapping[str, str], old: PlanNode, new: PlanNode
+    named: Named, names: Mapping[str, str], old: PlanNode, new: PlanNode
 ) -> dict[str, Identity]:
     """Return the identities in the new job of a node's operators, as far as they are known."""
-    found = {
+    identities = {
         operator_id: named.identity(new, new.kind if name == old.kind else name)
-        for operator_id, name in held.items()
+        for operator_id, name in names.items()
     }
-    return {operator_id: identity for operator_id, identity in found.items() if identity}
+    return {operator_id: identity for operator_id, identity in identities.items() if identity}
 
 
 def _new_fate(
-    match: OperatorMatch, held: Mapping[str, str], records: Sequence[OperatorRecord]
+    match: OperatorMatch, names: Mapping[str, str], records: Sequence[OperatorRecord]
 ) -> Fate:
     """Return what becomes of an operator that only one of both jobs has."""
     if match.old is not None and match.fate is Fate.KEEPS and records:
         return Fate.LOST
-    if match.old is not None and not records and match.fate is Fate.LOST and not held:
+    if match.old is not None and not records and match.fate is Fate.LOST and not names:
         return Fate.KEEPS
     return match.fate
 
@@ -409,10 +409,10 @@ def _holding(
             )
     names = {side.state for side in fold.sides}
     for each in record.operators:
-        held = {state.name: state for state in each.states}
-        if each.operator_id in named.old.get(fold.node, {}) and names <= set(held):
+        states = {state.name: state for state in each.states}
+        if each.operator_id in named.old.get(fold.node, {}) and names <= set(states):
             for name in names:
-                if has_ttl(parse_state_meta_info(held[name].meta_info)):
+                if has_ttl(parse_state_meta_info(states[name].meta_info)):
                     raise IncompatibleError(
                         f"{fold.label} has a time to live: what has expired is not known"
                     )
@@ -496,10 +496,10 @@ def _state_upgrade(
     """Return what becomes of a state of a matched operator; None if it is left out."""
     new = match.new
     assert new is not None and match.old is not None  # noqa: S101, PT018 - by the caller
-    found = next((each for each in match.states if each.old.name == state.name), None)
+    matched = next((each for each in match.states if each.old.name == state.name), None)
     if state.kind == "timers":
         return StateUpgrade(state.name, state.name, state.meta_info)
-    if found is None:
+    if matched is None:
         name, view = _view_name(state.name, match)
         if name is None:
             return None
@@ -511,10 +511,10 @@ def _state_upgrade(
         bits = _moved_bits(state, view)
         parts: dict[ValuePlace, NewPart] = {ValuePlace.VALUE: bits} if bits else {}
         return StateUpgrade(state.name, name, state.meta_info, parts, ttl=ttl, names=names)
-    for place, columns in found.old.rows.items():
+    for place, columns in matched.old.rows.items():
         refuse_other_types(row_at(state.meta_info, place), [each.type for each in columns])
-    ttl = _switched(state.meta_info, new, found.new.index)
-    names = row_names(new, found.new)
+    ttl = _switched(state.meta_info, new, matched.new.index)
+    names = row_names(new, matched.new)
     merged = None
     if match.merges and has_ttl(parse_state_meta_info(state.meta_info)):
         raise IncompatibleError(
@@ -523,30 +523,30 @@ def _state_upgrade(
     if match.merges:
         merged = tuple(
             "first" if each.old is None else merged_by(each.column)
-            for each in found.columns[ValuePlace.VALUE]
+            for each in matched.columns[ValuePlace.VALUE]
         )
-    if found.marks:
+    if matched.marks:
         after = with_value_bytes(state.meta_info, SNAPSHOTS[BooleanSerializer]())
         mark = {ValuePlace.VALUE: NewColumn(initial=True)}
-        return StateUpgrade(state.name, found.new.name, after, mark, ttl=ttl, names=names)
-    if found.same:
-        return StateUpgrade(state.name, found.new.name, state.meta_info, {}, merged, ttl, names)
-    target = _meta_info_like(like, operator_id, found.new.name)
+        return StateUpgrade(state.name, matched.new.name, after, mark, ttl=ttl, names=names)
+    if matched.same:
+        return StateUpgrade(state.name, matched.new.name, state.meta_info, {}, merged, ttl, names)
+    target = _meta_info_like(like, operator_id, matched.new.name)
     after = state.meta_info
-    for place, matches in found.columns.items():
+    for place, matches in matched.columns.items():
         before = row_at(state.meta_info, place)
         wanted = None if target is None else row_at(target, place)
-        row = _new_row(before, matches, found.old.rows[place], wanted, flink)
+        row = _new_row(before, matches, matched.old.rows[place], wanted, flink)
         if place is ValuePlace.USER_KEY:
             user_key = key_parts(after).get(USER_KEY)
             assert user_key is not None  # noqa: S101 - by _row_at
             after = with_key_parts(after, {USER_KEY: with_row(user_key, row)})
         else:
             after = with_value_bytes(after, with_row(value_type(after), row))
-    parts = {place: tuple(map(_new_column, matches)) for place, matches in found.columns.items()}
+    parts = {place: tuple(map(_new_column, matches)) for place, matches in matched.columns.items()}
     if set(parts) == {ValuePlace.USER_KEY}:  # rows that are left alike are one
         merged = COUNTS
-    return StateUpgrade(state.name, found.new.name, after, parts, merged, ttl, names)
+    return StateUpgrade(state.name, matched.new.name, after, parts, merged, ttl, names)
 
 
 def _new_column(match: ColumnMatch) -> NewColumn:
@@ -588,7 +588,7 @@ def _view_name(name: str, match: OperatorMatch) -> tuple[str | None, ColumnMatch
     A state of the operator that is no view, such as a counter of its own, stays.
     """
     assert match.old is not None  # noqa: S101 - by the caller
-    olds = [column for held in match.old.states for row in held.rows.values() for column in row]
+    olds = [column for kept in match.old.states for row in kept.rows.values() for column in row]
     mine = next((column for column in olds if column.owns(name)), None)
     if mine is None:
         return name, None
@@ -717,11 +717,11 @@ class _SqlUpgrade(Derivation):
             operator, layout = self._with_view(operator, each, table)
             views.append(layout)
         (source,) = (each for each in record.operators if each.operator_id == fold.source)
-        held = {each.name: each for each in source.states}
+        states = {each.name: each for each in source.states}
         sources = [
             table_rows(
-                self.lake.location, source, source.table_of(held[side.state])
-            ).only(held[side.state])
+                self.lake.location, source, source.table_of(states[side.state])
+            ).only(states[side.state])
             for side in fold.fold.sides
         ]  # fmt: skip
         added, entries = stage_folded(rewriter, fold, sources, target, views, pieces)

@@ -353,13 +353,13 @@ class _Edit(Derivation):
         content, before = _content(self.operators), _content(self.record.operators)
         if metadata != self.unchanged or content != before:
             return
-        asked = [f"{name} ({predicate})" for name, predicate in self.edit.purge.items()]
-        asked += [
+        conditions = [f"{name} ({predicate})" for name, predicate in self.edit.purge.items()]
+        conditions += [
             f"{name} (time to live {lived}, by {self.at:%Y-%m-%d %H:%M} UTC)"
             for name, lived in self.edit.expire.items()
         ]
         raise NoMatchError(
-            f"no row of {self.record.snapshot_id} matches or has expired: {', '.join(asked)}",
+            f"no row of {self.record.snapshot_id} matches or has expired: {', '.join(conditions)}",
             remedy="no snapshot was made; `statelake sql` shows the rows, and `statelake top --ttl`"
             " what expires when",
         )
@@ -478,19 +478,19 @@ class _Edit(Derivation):
             )
         if operator_id in self.succeeded:
             raise _two_uids(name)
-        found = successor_of(source, uid, self.edit.stream_arns)
+        successor = successor_of(source, uid, self.edit.stream_arns)
         operator = self._with_state(operator_id)
-        state = next(one for one in operator.operator_states if one.name == found.state)
+        state = next(one for one in operator.operator_states if one.name == successor.state)
         table, path = operator.table_of(state), self.new_tables[uid]
         layout = succeeding_layout(self.rewriter.lake.location, operator, state, path)
         transforms = self.transforms.pop((operator_id, state.table), [])
-        transforms.append(SourceSucceeded(found.elements, layout.after.meta_info))
+        transforms.append(SourceSucceeded(successor.elements, layout.after.meta_info))
         self.successions[path] = TableChange(layout, pieces_of(table), transforms)
         empty = TableRecord(path, 0, table.partition_by)
         self._replace(replace(operator, states=[], operator_states=[layout.after], tables=[empty]))
-        self._set_coordinator(operator_id, found.coordinator, operator_id_of_uid(uid))
-        self.positions += found.moved
-        self.succeeded[operator_id] = state.name, len(found.elements)
+        self._set_coordinator(operator_id, successor.coordinator, operator_id_of_uid(uid))
+        self.positions += successor.moved
+        self.succeeded[operator_id] = state.name, len(successor.elements)
 
     def _replace(self, changed: OperatorRecord) -> None:
         self.operators = [

@@ -63,7 +63,7 @@ class KeyGroupLayout:
     def of(cls, lake: str, operator: OperatorRecord, table: TableRecord) -> KeyGroupLayout:
         """Return the layout of a table, with the operator's states in it."""
         rows = table_rows(lake, operator, table)
-        states = tuple(enumerate(held for _, held in rows.states))
+        states = tuple(enumerate(state for _, state in rows.states))
         rows = replace(rows, units=(), states=states)
         return cls(rows, rows)
 
@@ -76,12 +76,12 @@ class KeyGroupLayout:
         """
         name = self.after.parse(TableState(meta_info))[0].name
 
-        def changed(held: TableState) -> TableState:
-            if self.after.parse(held)[0].name != name:
-                return held
-            return held.with_meta_info(meta_info) if names is None else TableState(meta_info, names)
+        def changed(old: TableState) -> TableState:
+            if self.after.parse(old)[0].name != name:
+                return old
+            return old.with_meta_info(meta_info) if names is None else TableState(meta_info, names)
 
-        states = tuple((index, changed(held)) for index, held in self.after.states)
+        states = tuple((index, changed(old)) for index, old in self.after.states)
         return replace(self, after=replace(self.after, states=states))
 
     @property
@@ -101,8 +101,8 @@ class KeyGroupLayout:
     @property
     def schema(self) -> pa.Schema:
         """The columns of the new table, including its partition column."""
-        (_, held), *_ = self.after.states
-        return self.partitioning.table_schema(table_columns(self.after.parse(held)[0]))
+        (_, state), *_ = self.after.states
+        return self.partitioning.table_schema(table_columns(self.after.parse(state)[0]))
 
     def place(self, span: FileSpan) -> str:
         """Return the name of a part of the table in messages."""
@@ -142,7 +142,7 @@ class KeyGroupLayout:
         }
         for file in files:
             replaced[self._piece_of(file.partition, starts)].append(file)
-        return [Piece(span, tuple(held), ()) for span, held in replaced.items()]
+        return [Piece(span, tuple(inside), ()) for span, inside in replaced.items()]
 
     def stage(self, states: Sequence[StateRows], spans: Sequence[FileSpan], path: str) -> Staged:
         """Write rows that have new key groups to a file, a row group for each span.
@@ -152,7 +152,7 @@ class KeyGroupLayout:
             spans: The key groups of the new pieces, in order.
             path: The file's path below that of all data.
         """
-        kinds = {index: self.after.parse(held)[0] for index, held in self.after.states}
+        kinds = {index: self.after.parse(stored)[0] for index, stored in self.after.states}
         batches = [table_batch(kinds[rows.state], rows.batch) for rows in states if len(rows.batch)]
         if not batches:
             return None
@@ -162,17 +162,17 @@ class KeyGroupLayout:
         """Write a table in order of key group to a file, as `stage` does."""
         groups = rows.column(KEY_GROUP).to_numpy()
         bounds = np.searchsorted(groups, [span.first for span in spans]).tolist()
-        held = []
+        indexes = []
         parts = []
         for index, (first, end) in enumerate(pairwise([*bounds, len(rows)])):
             if first < end:
-                held.append(index)
+                indexes.append(index)
                 parts.append(rows.slice(first, end - first))
         if not parts:
             return None
         path, size = write_row_groups(self._directory, path, parts)
         last = self.after.max_parallelism - 1
-        return DataFile(path, NO_PARTITION, 0, last, len(rows), size, b""), held
+        return DataFile(path, NO_PARTITION, 0, last, len(rows), size, b""), indexes
 
     def _partitions_of(self, file: TableFile) -> list[int]:
         """Return the partition of a file; if that is null, the partitions of its rows."""
@@ -285,7 +285,7 @@ class KeyGroupLayout:
             EncodeError: A value can't be written back to Flink, or comes back as another.
             KeyGroupError: A row is not in the span's key groups.
         """
-        kinds = {index: self.after.parse(held)[0] for index, held in self.after.states}
+        kinds = {index: self.after.parse(state)[0] for index, state in self.after.states}
         names = [kind.name for kind in kinds.values()]
         measure = Measure(names, file_span.key_groups)
         writer = DataFileWriter(self._directory, prefix, self.partitioning)
@@ -331,18 +331,18 @@ class KeyGroupLayout:
 
     def _recorded(self, state: StateRecord, moved: set[int], counts: Counts) -> StateRecord:
         kept = [key_group for key_group in state.key_groups if key_group.key_group not in moved]
-        for _, held in self.after.states if self.after != self.before else ():
-            new = self.after.parse(held)[0]
+        for _, table_state in self.after.states if self.after != self.before else ():
+            new = self.after.parse(table_state)[0]
             if new.name == state.name:
                 state = replace(
                     state,
-                    meta_info=held.meta_info,
+                    meta_info=table_state.meta_info,
                     value_type=new.value_type,
                     ttl=new.with_ttl,
-                    user_key_names=list(held.names.user_key),
-                    value_names=list(held.names.value),
-                    content=held.names.content,
-                    alias=held.names.alias or state.alias,
+                    user_key_names=list(table_state.names.user_key),
+                    value_names=list(table_state.names.value),
+                    content=table_state.names.content,
+                    alias=table_state.names.alias or state.alias,
                 )
         return state.with_key_groups([*kept, *counts.get(state.name, ())])
 

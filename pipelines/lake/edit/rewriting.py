@@ -537,17 +537,17 @@ def _refuse_new_nulls(task: RewriteTask, piece: Piece, after: Iterable[Any]) -> 
     Raises:
         EncodeError: The snapshot has no such null in any entry.
     """
-    found = {path: null for rows in after for path, null in null_value_fields(rows).items()}
-    if not found:
+    nulls = {path: null for rows in after for path, null in null_value_fields(rows).items()}
+    if not nulls:
         return
     for rows in task.layout.read(replace(piece, staged=None, edited=False)):
         for path in null_value_fields(rows):
-            found.pop(path, None)
-    for file in task.table.units if found else ():
+            nulls.pop(path, None)
+    for file in task.table.units if nulls else ():
         with open_data_file(task.lake, task.table.path, file) as opened:
             counts = null_counts(opened)
-        found = {path: null for path, null in found.items() if not null.was_written(counts)}
-    for null in found.values():
+        nulls = {path: null for path, null in nulls.items() if not null.was_written(counts)}
+    for null in nulls.values():
         raise null.error()
 
 

@@ -275,10 +275,10 @@ def refuse_no_condition(
         schema = layout_of(session.lake, operator, table).schema
         PreparedStatement(session, statement).try_over(schema)
     except QueryError as error:
-        if (found := _NO_CONDITION.search(error.problem)) is None:
+        if (match := _NO_CONDITION.search(error.problem)) is None:
             raise
         raise QueryError(
-            f"it is neither true nor false but {found[1]}",
+            f"it is neither true nor false but {match[1]}",
             place=statement.place,
             remedy="compare it, for example with `> 0` or `IS NOT NULL`",
         ) from error

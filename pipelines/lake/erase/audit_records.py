@@ -115,8 +115,8 @@ class AuditRecord:
             " the table from a copy",
         )
         checked(asdict(self), AuditRecord, refused)
-        said = parse_json(self.said, refused)
-        checked(said, _Erasure if self.kind == ERASE else _Audit, refused)
+        content = parse_json(self.said, refused)
+        checked(content, _Erasure if self.kind == ERASE else _Audit, refused)
 
 
 def requester_here() -> str:

@@ -163,7 +163,7 @@ class _AuditTask:
 
 def audit_erasure(
     lake: Catalog,
-    asked: ErasureRequest,
+    request: ErasureRequest,
     also: Sequence[str] = (),
     *,
     secret: bytes = b"",
@@ -173,7 +173,7 @@ def audit_erasure(
 
     Args:
         lake: The lake.
-        asked: What was erased, under which request. The lake does not know it.
+        request: What was erased, under which request. The lake does not know it.
         also: Other places to search: directories or URIs.
         secret: The secret of the erasure, by which its record can be compared with the request.
         progress: Called with (done, total) after each file.
@@ -184,11 +184,11 @@ def audit_erasure(
         DamagedLakeError: A record was changed since it was written.
         EncodeError: All its forms are too short to be searched.
     """
-    erasure = _recorded(lake, asked.request)
+    erasure = _recorded(lake, request.request)
     digest = erasure.to_json()["said"].get("asked", "")
-    if digest and secret and digest != keyed_digest(asked, secret):
+    if digest and secret and digest != keyed_digest(request, secret):
         raise ConflictError(
-            f"request {asked.request!r} had other keys or predicates, or another secret",
+            f"request {request.request!r} had other keys or predicates, or another secret",
             remedy="give the keys, predicates and the secret of the erasure",
         )
     engine = LocalEngine()
@@ -197,7 +197,7 @@ def audit_erasure(
     jobs = [job for job in erasure.to_json()["said"]["jobs"] if job in there]
     records = records_of(lake, jobs)
     needles, left_out = needles_of(
-        asked, [snapshot for of_job in records.values() for snapshot in of_job]
+        request, [snapshot for of_job in records.values() for snapshot in of_job]
     )
     if not needles:
         raise EncodeError(
@@ -208,7 +208,7 @@ def audit_erasure(
     searcher = Searcher(needles)
     tasks = [task for place in ("", *also) for task in _tasks(lake, place, searcher)]
     searched = engine.map(_search_file, tasks, progress)
-    rows, notes, unread = _left(lake, asked, records, engine)
+    rows, notes, unread = _left(lake, request, records, engine)
     hits = [hit for result in searched for hit in result.hits]
     hits += [NeedleHit(f"{job}/{snapshot_id}", "note", "text", 0) for job, snapshot_id in notes]
     places: dict[str, dict[str, int]] = {}
@@ -233,18 +233,18 @@ def audit_erasure(
         "unread": unread,
         "only": erasure.to_json()["said"].get("only", []),
     }
-    record = add_record(lake, "audit", asked.request, requester_here(), content)
+    record = add_record(lake, "audit", request.request, requester_here(), content)
     shown: dict[str, Any] = {
         field.name: content[field.name] for field in fields(AuditResult) if field.name in content
     }
     shown |= {"hits": hits, "not_unpacked": left}
-    return AuditResult(**shown, request=asked.request, record=record)
+    return AuditResult(**shown, request=request.request, record=record)
 
 
 def _recorded_name(searcher: Searcher, name: str) -> str:
     """Return a file's name for a record, which no erasure changes: replaced if it has a key."""
-    told = any(True for text in (name, unquote(name)) for _ in searcher.find(_name_bytes(text)))
-    return NAMED_BY_IT if told else name
+    telling = any(True for text in (name, unquote(name)) for _ in searcher.find(_name_bytes(text)))
+    return NAMED_BY_IT if telling else name
 
 
 def _name_bytes(name: str) -> bytes:
@@ -287,10 +287,10 @@ def _tasks(lake: Catalog, place: str, searcher: Searcher) -> Iterator[_AuditTask
 
 
 def _left(
-    lake: Catalog, asked: ErasureRequest, records: dict[str, list[SnapshotRecord]], engine: Engine
+    lake: Catalog, request: ErasureRequest, records: dict[str, list[SnapshotRecord]], engine: Engine
 ) -> tuple[int, list[tuple[str, str]], str]:
     """Return the rows and notes that an erasure would find, and why rows can't be searched."""
-    planner = Planner(lake, asked, records, engine)
+    planner = Planner(lake, request, records, engine)
     try:
         plan = planner.find()[0]
     except LakeError as error:

@@ -137,16 +137,16 @@ class ErasureResult(Printed):
 
     def lines(self) -> Iterator[str]:
         """Yield what people read."""
-        said = self.said
+        content = self.said
         if self.begun is not None:
             yield f"{self.request} was begun for something else, which is erased, too:"
             yield from self.begun.lines()
         yield (
-            f"erased {self.request}: {said['rows']:,} rows of {len(said['states'])} states in"
-            f" {said['files']} files, from {len(said['snapshots_erased_from'])} of"
-            f" {said['snapshots']} snapshots"
+            f"erased {self.request}: {content['rows']:,} rows of {len(content['states'])} states in"
+            f" {content['files']} files, from {len(content['snapshots_erased_from'])} of"
+            f" {content['snapshots']} snapshots"
         )
-        yield from not_erased(said["kept_for"], said["elsewhere"])
+        yield from not_erased(content["kept_for"], content["elsewhere"])
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class _Options:
 
 def plan_erasure(
     lake: Catalog,
-    asked: ErasureRequest,
+    request: ErasureRequest,
     jobs: Sequence[str] = (),
     *,
     progress: Progress | None = None,
@@ -170,7 +170,7 @@ def plan_erasure(
 
     Args:
         lake: The lake.
-        asked: The request.
+        request: The request.
         jobs: The jobs whose snapshots are searched; all by default.
         progress: Called with (done, total) after each file.
 
@@ -179,8 +179,8 @@ def plan_erasure(
         NotFoundError: There is no such job, or no such state.
         QueryError: A predicate is not valid.
     """
-    check_request(asked.request)
-    planner = Planner(lake, asked, records_of(lake, jobs), LocalEngine())
+    check_request(request.request)
+    planner = Planner(lake, request, records_of(lake, jobs), LocalEngine())
     try:
         return planner.find(progress)[0]
     finally:
@@ -189,7 +189,7 @@ def plan_erasure(
 
 def erase(
     lake: Catalog,
-    asked: ErasureRequest,
+    request: ErasureRequest,
     jobs: Sequence[str] = (),
     *,
     whole: bool = False,
@@ -203,7 +203,7 @@ def erase(
 
     Args:
         lake: The lake.
-        asked: The request.
+        request: The request.
         jobs: The jobs from whose snapshots is erased; all by default.
         whole: Whether a predicate may be true of every row of a state.
         secret: The key of the hash by which the record identifies the request.
@@ -220,19 +220,19 @@ def erase(
         EncodeError: No operator can have a key of that type, or state can't be searched and
             `carried` does not say whether to drop it.
     """
-    check_request(asked.request)
-    refuse_telling_id(asked)  # before the claim, which stays in the log
+    check_request(request.request)
+    refuse_telling_id(request)  # before the claim, which stays in the log
     audit_records(lake)  # fail early: no record can be added if these can't be read
     options = _Options(
         whole, secret, requested_by or requester_here(), engine or LocalEngine(), progress, approve
     )
-    done = Erasure(lake, asked, jobs, options).run()
-    return _erased_the_rest(lake, asked, jobs, options, done) if done.resumed else done
+    done = Erasure(lake, request, jobs, options).run()
+    return _erased_the_rest(lake, request, jobs, options, done) if done.resumed else done
 
 
 def _erased_the_rest(
     lake: Catalog,
-    asked: ErasureRequest,
+    given: ErasureRequest,
     jobs: Sequence[str],
     options: _Options,
     begun: ErasureResult,
@@ -244,8 +244,8 @@ def _erased_the_rest(
         StateError: Something is left.
     """
     # a blob store that the erasure left empty may not exist any more
-    blobs = [place for place in asked.blobs if Directory(place).confined().exists("blobs")]
-    rest = replace(asked, blobs=blobs)
+    blobs = [place for place in given.blobs if Directory(place).confined().exists("blobs")]
+    rest = replace(given, blobs=blobs)
     try:
         plan = plan_erasure(lake, rest, jobs, progress=options.progress)
         if plan.changes_nothing:
@@ -257,7 +257,7 @@ def _erased_the_rest(
         return begun
     except StateError as error:
         again = (
-            f"erasure {asked.request!r} was continued as it was begun, but what is asked for now"
+            f"erasure {given.request!r} was continued as it was begun, but what is asked for now"
         )
         raise type(error)(
             f"{again} is not erased: {error.problem}",
@@ -266,7 +266,7 @@ def _erased_the_rest(
         ) from error
     for place, changelog in changelogs_of(begun.said):  # only its keys tell its changes there
         raise ConflictError(
-            f"erasure {asked.request!r} was begun for something else, of which changes may be left"
+            f"erasure {given.request!r} was begun for something else, of which changes may be left"
             f" in the changelog {changelog}; all else of both is erased",
             place=place,
             remedy="erase what it was begun for again, under another --request",

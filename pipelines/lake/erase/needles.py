@@ -54,23 +54,23 @@ class Needle:
 
 
 def needles_of(
-    asked: ErasureRequest, records: Iterable[SnapshotRecord]
+    request: ErasureRequest, records: Iterable[SnapshotRecord]
 ) -> tuple[list[Needle], list[str]]:
     """Return all forms of a request's words, and the names of those that are too short.
 
     Args:
-        asked: The request.
+        request: The request.
         records: Snapshots, whose operators have the key serializers.
 
     Returns:
         The forms, and the names of those that are not searched.
     """
     serializers = _key_serializers(records)
-    keys = set(asked.keys)
+    keys = set(request.keys)
     forms: dict[bytes, Needle] = {}
     short: dict[str, None] = {}
-    words = words_of(asked)
-    words += [field for key in asked.keys for field in only_field(key) if field not in words]
+    words = words_of(request)
+    words += [field for key in request.keys for field in only_field(key) if field not in words]
     for number, word in enumerate(words):
         plain = [("text", _bytes(normal)) for normal in _normal_forms(word)]
         if word in keys:
@@ -119,7 +119,7 @@ def mentions(note: str, words: Sequence[str]) -> bool:
     texts |= {unescaped(text) for text in texts} | {text.replace("''", "'") for text in texts}
     texts = {unicodedata.normalize("NFC", text) for text in texts}
     wholes = [_whole(unicodedata.normalize("NFC", word)) for word in words]
-    return any(whole.search(text) for whole in wholes for text in texts) or any(
+    return any(pattern.search(text) for pattern in wholes for text in texts) or any(
         code in note for word in words for code in _codes(word)
     )
 
@@ -138,19 +138,19 @@ def _codes(word: str) -> set[str]:
     return {data.decode("ascii") for name, data in forms if name}
 
 
-def whole_forms(asked: ErasureRequest, records: Iterable[SnapshotRecord]) -> set[bytes]:
+def whole_forms(request: ErasureRequest, records: Iterable[SnapshotRecord]) -> set[bytes]:
     """Return the forms of keys that are compared with whole keys, however short.
 
     They are text, JSON, and serialized keys.
 
     Args:
-        asked: The request.
+        request: The request.
         records: Snapshots, whose operators have the key serializers.
     """
     serializers = _key_serializers(records)
-    words = words_of(ErasureRequest("", asked.keys))
+    words = words_of(ErasureRequest("", request.keys))
     forms = {form.encode() for word in words for form in (word, json.dumps(word))}
-    for word in asked.keys:
+    for word in request.keys:
         for serializer in serializers:
             forms.update(data for _, data in _written(serializer, word))
         if re.fullmatch(r"-?\d{1,19}", word, re.ASCII):

@@ -23,7 +23,7 @@ from statelake.pipelines.lake.tables.records import (
 
 def give_own_versions(
     lake: Catalog,
-    asked: ErasureRequest,
+    request: ErasureRequest,
     records: Mapping[str, Sequence[SnapshotRecord]],
     kept: set[tuple[str, str]],
     replaced: Mapping[str, Mapping[str, DataFile | None]],
@@ -33,7 +33,7 @@ def give_own_versions(
 
     Args:
         lake: The lake.
-        asked: The request with the named snapshots.
+        request: The request with the named snapshots.
         records: All snapshots by job, the oldest first, which name their new files.
         kept: Table and path of every file that a snapshot has.
         replaced: By table and old file, the new one.
@@ -53,7 +53,7 @@ def give_own_versions(
                 for table in operator.tables:
                     if table.path in tables:
                         shown[table.path] = operator, table, record.snapshot_id
-                        if asked.of_snapshot(record.snapshot_id):
+                        if request.of_snapshot(record.snapshot_id):
                             table = _shown(lake, operator, table, token, record.snapshot_id)  # noqa: PLW2901 - the same table at another version
                     new_tables.append(table)
                 operators.append(replace(operator, tables=new_tables))

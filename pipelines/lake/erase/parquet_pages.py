@@ -82,8 +82,8 @@ def _pages(data: pa.Buffer, file: Any, group: int, column: Any) -> Iterator[tupl
             yield f"{name}, {what}", codec.decompress(piece, size - levels)
         at = behind
     if coded:
-        whole = file.read_row_group(group, columns=[column.path_in_schema])
-        for leaf in (leaf for chunk in whole.column(0).chunks for leaf in leaves(chunk)):
+        table = file.read_row_group(group, columns=[column.path_in_schema])
+        for leaf in (leaf for chunk in table.column(0).chunks for leaf in leaves(chunk)):
             yield f"{name}, values", _values(leaf.values)
 
 

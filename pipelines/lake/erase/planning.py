@@ -131,9 +131,9 @@ class ErasurePlan(Printed):
     carried: str = ""
     whole: bool = False
 
-    def changed(self, asked: ErasureRequest) -> set[tuple[str, str]]:
+    def changed(self, request: ErasureRequest) -> set[tuple[str, str]]:
         """Return the snapshots that will change, as job and id."""
-        dropped = self.opaque if asked.carried == "drop" else []
+        dropped = self.opaque if request.carried == "drop" else []
         return {*self.snapshots_found, *self.notes, *dropped}
 
     @property
@@ -186,12 +186,12 @@ class ErasurePlan(Printed):
         yield from not_erased(self.kept_for, self.elsewhere)
         yield "nothing was written; --yes does it"
 
-    def said(self, asked: ErasureRequest, secret: bytes) -> dict[str, Any]:
+    def said(self, request: ErasureRequest, secret: bytes) -> dict[str, Any]:
         """Return the content of the record: of the request only a keyed hash."""
         return {
-            "asked": keyed_digest(asked, secret),
-            "keys": len(asked.keys),
-            "predicates": len(asked.where),
+            "asked": keyed_digest(request, secret),
+            "keys": len(request.keys),
+            "predicates": len(request.where),
             "jobs": self.jobs,
             "snapshots": self.snapshots,
             "snapshots_erased_from": [list(names) for names in self.snapshots_found],
@@ -200,10 +200,10 @@ class ErasurePlan(Printed):
             "files": self.files,
             "file_bytes": self.file_bytes,
             "notes": len(self.notes),
-            "carried": asked.carried,
+            "carried": request.carried,
             "elsewhere": self.elsewhere,
-            "changed": len(self.changed(asked)),
-            "only": sorted(asked.snapshots),
+            "changed": len(self.changed(request)),
+            "only": sorted(request.snapshots),
             "kept_for": [list(names) for names in self.kept_for],
             "mentions": self.partial_matches,
             "left": self.leftover_runs,
@@ -256,13 +256,13 @@ def _key_names(records: Iterable[SnapshotRecord]) -> dict[tuple[str, str], KeyNa
 
     Who writes a key by them means the rows of all snapshots, also of those without names.
     """
-    found: dict[tuple[str, str], set[tuple[str, ...]]] = {}
+    by_operator: dict[tuple[str, str], set[tuple[str, ...]]] = {}
     for record in records:
         for operator in record.operators:
             if operator.key_names:
-                names = found.setdefault((record.job, operator.operator_id), set())
+                names = by_operator.setdefault((record.job, operator.operator_id), set())
                 names.add(tuple(operator.key_names))
-    return {of: tuple(sorted(names)) for of, names in found.items()}
+    return {of: tuple(sorted(names)) for of, names in by_operator.items()}
 
 
 class Planner:
@@ -537,8 +537,8 @@ class Planner:
         ]
 
 
-def _asked_for(asked: ErasureRequest, records: Sequence[SnapshotRecord]) -> list[SnapshotRecord]:
-    return [record for record in records if asked.of_snapshot(record.snapshot_id)]
+def _asked_for(request: ErasureRequest, records: Sequence[SnapshotRecord]) -> list[SnapshotRecord]:
+    return [record for record in records if request.of_snapshot(record.snapshot_id)]
 
 
 def _rows_going(task: RewriteTask) -> tuple[dict[str, int], int]:

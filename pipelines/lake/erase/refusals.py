@@ -13,12 +13,12 @@ from statelake.pipelines.lake.erase.task_state import OLD
 from statelake.state_core.errors import ConflictError, EncodeError, NoMatchError
 
 
-def refuse_plan(plan: ErasurePlan, asked: ErasureRequest, *, whole: bool) -> None:
+def refuse_plan(plan: ErasurePlan, request: ErasureRequest, *, whole: bool) -> None:
     """Refuse a plan that must not be carried out, before the first file is written.
 
     Args:
         plan: The plan.
-        asked: The request.
+        request: The request.
         whole: Whether a predicate may be true of every row of a state.
 
     Raises:
@@ -26,7 +26,7 @@ def refuse_plan(plan: ErasurePlan, asked: ErasureRequest, *, whole: bool) -> Non
         EncodeError: State can't be searched, or a predicate is true of all rows; or the request's
             id, which is recorded for good, contains a word of the request.
     """
-    refuse_telling_id(asked)
+    refuse_telling_id(request)
     if plan.changes_nothing:
         unsearched = [place for place in plan.elsewhere if place.startswith(OLD)]
         if plan.opaque:
@@ -46,7 +46,7 @@ def refuse_plan(plan: ErasurePlan, asked: ErasureRequest, *, whole: bool) -> Non
             f"the predicate is true of every row of {plan.emptied_states[0]}",
             remedy="if that is intended, give --all",
         )
-    if plan.opaque and not asked.carried:
+    if plan.opaque and not request.carried:
         job, snapshot_id = plan.opaque[0]
         raise EncodeError(
             f"{KINDS}, which only the job can search, in"
@@ -55,7 +55,7 @@ def refuse_plan(plan: ErasurePlan, asked: ErasureRequest, *, whole: bool) -> Non
             remedy="give --carried drop to leave it out, or --carried keep if it can't have such "
             "keys",
         )
-    if plan.partial_matches and not asked.carried:
+    if plan.partial_matches and not request.carried:
         raise EncodeError(
             "rows with a longer key or a value that contains a key, and which may belong to "
             "another key, in"
@@ -64,14 +64,14 @@ def refuse_plan(plan: ErasurePlan, asked: ErasureRequest, *, whole: bool) -> Non
         )
 
 
-def refuse_telling_id(asked: ErasureRequest) -> None:
+def refuse_telling_id(request: ErasureRequest) -> None:
     """Refuse an id that contains a word of the request, before it is written anywhere.
 
     Raises:
         EncodeError: The id, which is recorded for good, contains a word of the request.
     """
-    words = [word for word in words_of(asked, parts=True) if len(word) >= LEAST_BYTES]
-    if mentions(asked.request.replace("_", "-"), words):
+    words = [word for word in words_of(request, parts=True) if len(word) >= LEAST_BYTES]
+    if mentions(request.request.replace("_", "-"), words):
         raise EncodeError(
             "the request's id contains a key or a value to erase, and no erasure changes the "
             "records",
@@ -79,20 +79,20 @@ def refuse_telling_id(asked: ErasureRequest) -> None:
         )
 
 
-def refuse_other_snapshots(content: Mapping[str, Any], asked: ErasureRequest) -> None:
+def refuse_other_snapshots(content: Mapping[str, Any], request: ErasureRequest) -> None:
     """Refuse to continue an erasure that was begun for other snapshots.
 
     Raises:
         ConflictError: The erasure was begun for other snapshots.
     """
-    if content and content.get("only", []) != sorted(asked.snapshots):
+    if content and content.get("only", []) != sorted(request.snapshots):
         raise ConflictError(
-            f"erasure {asked.request!r} was begun for other snapshots",
+            f"erasure {request.request!r} was begun for other snapshots",
             remedy="give the same --snapshot options as then",
         )
 
 
-def refuse_fewer_places(content: Mapping[str, Any], asked: ErasureRequest) -> None:
+def refuse_fewer_places(content: Mapping[str, Any], request: ErasureRequest) -> None:
     """Refuse to continue an erasure without places of task state in which it found something.
 
     Raises:
@@ -100,10 +100,10 @@ def refuse_fewer_places(content: Mapping[str, Any], asked: ErasureRequest) -> No
     """
     begun = {place for place, _ in changelogs_of(content)}
     begun |= {left.partition(" of runs in ")[2] for left in content.get("left", [])}
-    missing = begun - {"", *asked.blobs, *asked.changelogs}
+    missing = begun - {"", *request.blobs, *request.changelogs}
     if missing:
         raise ConflictError(
-            f"erasure {asked.request!r} was begun in another place, too",
+            f"erasure {request.request!r} was begun in another place, too",
             place=min(missing),
             remedy="give the same --blobs and --changelogs options as then",
         )

@@ -60,20 +60,20 @@ def check_request(request: str) -> None:
         )
 
 
-def words_of(asked: ErasureRequest, *, parts: bool = False) -> list[str]:
+def words_of(request: ErasureRequest, *, parts: bool = False) -> list[str]:
     """Return the words of a request: its keys, and the texts of its predicates.
 
     Args:
-        asked: The request.
+        request: The request.
         parts: Whether the fields of its keys, and numbers of five digits or more in predicates,
             are words, too: they are meaningful in a note, but not among bytes.
     """
-    words = list(asked.keys)
-    for key in asked.keys:
+    words = list(request.keys)
+    for key in request.keys:
         with suppress(ValueError, RecursionError):
             value = json.loads(key) if key[:1] in '"[{' else None
             words += _texts_in(value) if parts or isinstance(value, str) else []
-    for predicate in asked.where.values():
+    for predicate in request.where.values():
         words += text_literals(predicate)
         words += _NUMBER.findall(predicate) if parts else []
     return sorted({word for word in words if word.strip()}, key=len, reverse=True)
@@ -99,14 +99,14 @@ def _texts_in(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else _NUMBER.findall(str(value))
 
 
-def keyed_digest(asked: ErasureRequest, secret: bytes) -> str:
+def keyed_digest(request: ErasureRequest, secret: bytes) -> str:
     """Return a hash of a request that can't be compared with a guess without the secret.
 
     Args:
-        asked: The request.
+        request: The request.
         secret: The key of the hash, known to its user only; without one the hash is empty.
     """
     if not secret:
         return ""
-    message = json.dumps([sorted(asked.keys), sorted(asked.where.items())]).encode()
+    message = json.dumps([sorted(request.keys), sorted(request.where.items())]).encode()
     return hmac.new(secret, message, hashlib.sha256).hexdigest()

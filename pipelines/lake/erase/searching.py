@@ -91,9 +91,9 @@ def unpacked(data: pa.Buffer, limit: int) -> Iterator[tuple[str, bytes]]:
             yield f"Snappy at {at}", _joined(_frames(view, at + len(_FRAMED), limit), limit)
         else:
             yield f"Snappy at {at}", _joined(_xerial_blocks(view, at + 16, limit), limit)
-    whole = _snappy(view, limit)
-    if whole:
-        yield "Snappy at 0", whole
+    content = _snappy(view, limit)
+    if content:
+        yield "Snappy at 0", content
 
 
 def unpacked_table(source: ByteSource) -> Iterator[tuple[str, bytes]]:

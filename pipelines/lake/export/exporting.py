@@ -222,8 +222,8 @@ class _Export:
         parallelism, max_parallelism = self._shape(state, record is not None)
         check_parallelism(max_parallelism, parallelism)
         if any(part.managed_keyed is not None for part in (state.subtasks or {}).values()):
-            asked = self.parallelism or state.parallelism
-            self._refuse_unmovable(state, asked if max_parallelism > 1 else 1, max_parallelism)
+            wanted = self.parallelism or state.parallelism
+            self._refuse_unmovable(state, wanted if max_parallelism > 1 else 1, max_parallelism)
         if record is None:
             return replace(state, max_parallelism=max_parallelism)
         self._refuse_unmovable(state, parallelism, max_parallelism)
@@ -333,13 +333,13 @@ class _Export:
         tasks, owners, weights = [], [], []
         for subtask, key_groups in enumerate(ranges):
             # in a store parts can't be joined without reading and writing them again
-            whole = None if self.target.directory.local else [key_groups]
+            uncut = None if self.target.directory.local else [key_groups]
             head = header
-            for groups in whole or cut_slices(sizes, key_groups):
+            for groups in uncut or cut_slices(sizes, key_groups):
                 within = tuple(table.within(groups) for table in tables)
                 # if rows are left out, a state's last row is not known
                 chunks = cut_chunks(within, sizes, groups, whole_groups=shared is not None)
-                for part in [chunks] if whole else cut_parts(chunks):
+                for part in [chunks] if uncut else cut_parts(chunks):
                     tasks.append(
                         ExportTask(
                             self.target.directory.location,

@@ -81,17 +81,17 @@ def plan_pieces(tables: Sequence[TableRows], key_group: int, piece_bytes: int) -
 
 
 def _pieces_of_table(table: TableRows, key_group: int, piece_bytes: int) -> list[GroupPiece]:
-    whole = [GroupPiece(key_group, table)]
-    kinds = {table.parse(held)[0].kind for _, held in table.states}
+    uncut = [GroupPiece(key_group, table)]
+    kinds = {table.parse(state)[0].kind for _, state in table.states}
     if StateKind.TIMERS in kinds:
-        return whole  # several states in one file
+        return uncut  # several states in one file
     sizes = [
         (file, row_group, size)
         for file in table.units
         for row_group, size in _row_groups(table, file, key_group).items()
     ]
     if sum(size for _, _, size in sizes) <= piece_bytes or len(sizes) == 1:
-        return whole
+        return uncut
     cut: list[tuple[DataFile, list[int], int]] = []
     for file, row_group, size in sizes:
         if cut and cut[-1][0] is file and cut[-1][2] + size <= piece_bytes:
@@ -183,8 +183,8 @@ def _by_row_group(piece: GroupPiece, row_groups: Sequence[int]) -> Iterator[Stat
         LakeError: A row group has no row of the key group.
     """
     table = piece.table
-    ((index, held),), (data_file,) = table.states, table.units
-    state, layout = table.parse(held)
+    ((index, table_state),), (data_file,) = table.states, table.units
+    state, layout = table.parse(table_state)
     columns = table_columns(state)
     names = table.partitioning.file_schema(columns).names
     place = table_directory(table.lake, table.path).full(data_file.path)

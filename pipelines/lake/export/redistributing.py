@@ -169,8 +169,8 @@ def _write_subtasks(task: _WriteTask) -> list[OperatorHandle]:
     header = OperatorHeader(
         task.version,
         task.compressed,
-        tuple(info for info, whole in zip(infos, broadcast, strict=True) if not whole),
-        tuple(info for info, whole in zip(infos, broadcast, strict=True) if whole),
+        tuple(info for info, to_all in zip(infos, broadcast, strict=True) if not to_all),
+        tuple(info for info, to_all in zip(infos, broadcast, strict=True) if to_all),
     )
     rows = {source.state.name: _Rows.read(task, source) for source in task.sources}
     target = Directory(task.target).confined()

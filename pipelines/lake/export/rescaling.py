@@ -89,12 +89,12 @@ def _plan(operator: OperatorRecord, parallelism: int, max_parallelism: int | Non
     alone = operator.max_parallelism == 1
     groups = 1 if alone else max_parallelism or operator.max_parallelism
     parallelism = 1 if alone else parallelism
-    held = group_totals(operator.states)
+    totals = group_totals(operator.states)
     estimated = groups != operator.max_parallelism
-    if estimated and held.size:
-        held = np.stack([np.arange(groups), *(spread_evenly(row, groups) for row in held[1:])])
+    if estimated and totals.size:
+        totals = np.stack([np.arange(groups), *(spread_evenly(row, groups) for row in totals[1:])])
     before = None if estimated else operator.parallelism
-    subtasks = plan_key_groups(held, groups, parallelism, before)
+    subtasks = plan_key_groups(totals, groups, parallelism, before)
     return OperatorPlan(
         operator.label,
         (operator.parallelism, operator.max_parallelism),

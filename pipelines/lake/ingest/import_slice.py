@@ -174,10 +174,10 @@ class SliceResult:
         """
         self.sums = {name: sums[name].within(task.key_groups) for name in self.same}
         for target in task.targets:
-            held = [self.sums[name] for name in target.states if name in self.sums]
+            of_target = [self.sums[name] for name in target.states if name in self.sums]
             for file in self.files.get(target.path, []):
                 span = KeyGroupRange(*file.span)
-                file.rows = sum(int(each.within(span).entries.sum()) for each in held)
+                file.rows = sum(int(each.within(span).entries.sum()) for each in of_target)
 
 
 def opened_snapshot(

@@ -430,8 +430,8 @@ class _Import:
         before = {} if previous is None else {op.operator_id: op for op in previous.operators}
         marks = defaultdict(set)
         for operator_id, operator_before in before.items():
-            for held in operator_before.slices:
-                marks[operator_id, held.first, held.last].add(held.mark)
+            for recorded in operator_before.slices:
+                marks[operator_id, recorded.first, recorded.last].add(recorded.mark)
         for operator in self._operators():
             targets = with_known(tables[operator.label], self.lake.location, operator, previous)
             sliced += [(operator, target) for target in targets]

@@ -146,9 +146,9 @@ class SlicedTable:
         for atom in atoms:
             by_share.setdefault(self._share(atom.files[0].first, starts), []).append(atom)
         for share in by_share.values():
-            held = sum(atom.state_bytes for atom in share)
+            size = sum(atom.state_bytes for atom in share)
             follows = bool(starts) or self.partitions is not None
-            limit = joined_bytes(held, follows=follows)
+            limit = joined_bytes(size, follows=follows)
             run = _JoinedRun([])
             for atom in share:
                 if run.files and run.state_bytes + atom.state_bytes > limit:

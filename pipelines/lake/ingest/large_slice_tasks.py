@@ -91,22 +91,22 @@ def cut_or_import(task: ImportTask | CutTask) -> SliceResult | list[FilePiece]:
 
 def _import_piece(task: PieceTask) -> PieceResult:
     """Measure a piece, and write its rows."""
-    whole, file = task.whole, _file(task.whole)
+    import_task, file = task.whole, _file(task.whole)
     assert isinstance(file, CuttableFile)  # noqa: S101 - otherwise it was not cut
     measure = None
     if not task.measured:
         measure = Measure([state.name for state in file.states], task.piece.key_groups)
     writers = {
         target.path: DataFileWriter(
-            table_directory(whole.lake, target.path),
-            whole.attempt,
-            Partitioning(whole.max_parallelism, target.partition_by),
+            table_directory(import_task.lake, target.path),
+            import_task.attempt,
+            Partitioning(import_task.max_parallelism, target.partition_by),
         )
-        for target in whole.targets
+        for target in import_task.targets
     }
-    table_of = {name: target.path for target in whole.targets for name in target.states}
+    table_of = {name: target.path for target in import_task.targets for name in target.states}
     count = dict.fromkeys(writers, 0)
-    last = whole.key_groups.last
+    last = import_task.key_groups.last
     for entries in phase_of_each("read", file.entries_of(task.piece)):
         if measure is not None:
             with phase("measured"):
@@ -138,6 +138,6 @@ def import_piece(task: PieceTask) -> PieceResult | WrongGuess:
         raise
 
 
-def _file(whole: ImportTask) -> KeyedFile:
+def _file(task: ImportTask) -> KeyedFile:
     """Return the keyed file of a large slice."""
-    return whole.files()[whole.parts[0].file]
+    return task.files()[task.parts[0].file]

@@ -124,9 +124,9 @@ def import_slices(
         [sizes[at] // CUT_SPEED for at in wrong],
     )
     cut |= {
-        at: _LargeSlice(tasks[at], found)
-        for at, found in zip(wrong, pieces, strict=True)
-        if not isinstance(found, SliceResult)
+        at: _LargeSlice(tasks[at], outcome)
+        for at, outcome in zip(wrong, pieces, strict=True)
+        if not isinstance(outcome, SliceResult)
     }
     _import_large(stages, [cut[at] for at in wrong])
     stages.end()
@@ -174,8 +174,8 @@ class _Stages:
         weights: Sequence[int],
     ) -> list[Result]:
         """Return the function's result of every task, in order."""
-        told = None if self.progress is None else self._told
-        results = self.stopwatch.map(self.engine, function, tasks, weights, told, name=task_name)
+        report = None if self.progress is None else self._told
+        results = self.stopwatch.map(self.engine, function, tasks, weights, report, name=task_name)
         self.done += sum(weights)
         return results
 
@@ -217,9 +217,9 @@ class _LargeSlice:
         """Return the tasks that measure its pieces, if there are known files to compare."""
         if not any(target.known for target in self.whole.targets):
             return []
-        whole = replace(self.whole, targets=())
+        task = replace(self.whole, targets=())
         return [
-            _Work(self, PieceTask(whole, piece, measured=False), piece.size // MEASURE_SPEED)
+            _Work(self, PieceTask(task, piece, measured=False), piece.size // MEASURE_SPEED)
             for piece in self.pieces
         ]
 
@@ -231,10 +231,10 @@ class _LargeSlice:
             for target in self.whole.targets
             if not measured or self._differs(target)
         )
-        whole = replace(self.whole, targets=targets)
+        task = replace(self.whole, targets=targets)
         names = [name for target in targets if measured for name in self._states(target)]
         return [
-            _Work(self, PieceTask(whole, piece, measured), piece.size)
+            _Work(self, PieceTask(task, piece, measured), piece.size)
             for at, piece in enumerate(self.pieces)
             if not measured or self.measures[at].rows(names, piece.key_groups)
         ]
@@ -261,10 +261,10 @@ class _LargeSlice:
     @cached_property
     def _measure(self) -> Measure:
         """The measure of all pieces together."""
-        whole = Measure(list(self.measures[0].states), self.whole.key_groups)
+        total = Measure(list(self.measures[0].states), self.whole.key_groups)
         for measure in self.measures:
-            whole.merge(measure)
-        return whole
+            total.merge(measure)
+        return total
 
     def _states(self, target: TableTarget) -> list[str]:
         return [name for name in target.states if name in self._measure.states]

@@ -43,9 +43,9 @@ def stored_digest(parts: Sequence[tuple[KeyedFile, KeyGroupRange]]) -> bytes:
         for owner, source, start, end in spans:
             digest.update(repr((owner, end - start)).encode())
             for offset in range(start, end, len(block)):
-                held = block[: end - offset]
-                source.read_into(offset, held)
-                digest.update(_fingerprint(held))
+                part = block[: end - offset]
+                source.read_into(offset, part)
+                digest.update(_fingerprint(part))
     return digest.digest()
 
 

@@ -52,8 +52,8 @@ def weigh_recorded(
         states = [keyed for keyed in operator.states if keyed.table == table.path]
         sizes = group_sizes(states, operator.max_parallelism)
         names = {keyed.name for keyed in states if state in (None, *keyed.labels)}
-        for _, held in table.states:
-            described, layout = table.parse(held)
+        for _, table_state in table.states:
+            described, layout = table.parse(table_state)
             if described.name in names:
                 times = [Expiry(time) for time in until]
                 weights[described.name] = StateWeights(layout, most, times)

@@ -210,18 +210,18 @@ def _history(
     history: list[KeySnapshot] = []
     before: _Held = {}
     refused: StateError | None = None
-    asked = False
+    any_read = False
     for record in _named_alike(records):
         try:
             places = key_tables(lake, record, text, operator=operator, state=state)
-            asked = True
+            any_read = True
         except (EncodeError, NotFoundError) as error:
             refused, places = error, []
         rows = [row for each in places for row in reader.read(each)]
         after = _by_place(rows)
         history.append(_snapshot(record, before, after, len(rows)))
         before = after
-    if refused is not None and not asked:
+    if refused is not None and not any_read:
         raise refused
     return KeyHistory(text, history, len({name[:2] for name in reader.rows}))
 

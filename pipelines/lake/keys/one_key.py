@@ -73,11 +73,11 @@ def rows_in_lake(
         NotFoundError: There is no such operator or state, or no keyed state at all; or the snapshot
             was dropped meanwhile.
     """
-    found = key_tables(lake, record, text, operator=operator, state=state)
+    by_operator = key_tables(lake, record, text, operator=operator, state=state)
     reading = SnapshotReading(lake, record)
 
     def batches(number: int, now: SnapshotRecord) -> Iterator[tuple[KeyedState, pa.Table]]:
-        tables = found
+        tables = by_operator
         if now is not record:
             tables = key_tables(lake, now, text, operator=operator, state=state)
         return _batches(tables[number])
@@ -90,7 +90,7 @@ def rows_in_lake(
             places.key.encoded.key_group,
             reading.each(partial(batches, number)),
         )
-        for number, places in enumerate(found)
+        for number, places in enumerate(by_operator)
     ]
 
 
@@ -150,7 +150,7 @@ def operators_with(
     """
     operators = record.operators if operator is None else [_operator(record, operator)]
     check_states(
-        state, [label for each in operators for held in each.states for label in held.labels]
+        state, [label for each in operators for keyed in each.states for label in keyed.labels]
     )
     return operators
 

@@ -72,11 +72,11 @@ def hearing(work: Callable[[], Result], end: Callable[[], None]) -> Result:
     if threading.current_thread() is not threading.main_thread():
         return work()
     with ThreadPoolExecutor(1) as thread:
-        found = thread.submit(work)
+        future = thread.submit(work)
         try:
-            return found.result()
+            return future.result()
         finally:
-            if not found.done():
+            if not future.done():
                 end()
 
 

@@ -199,9 +199,9 @@ def columns_used(session: Session, statement: Statement) -> ColumnUse:
     computed: set[str] = set()
     assignments, condition = _assignments(text)
     for assignment in assignments:
-        found = _ASSIGNED.fullmatch(assignment)
-        column, sql = (_words(found[1]), _words(found[2])) if found else ((), _words(assignment))
-        if found and found[1].strip() == found[2].strip():
+        match = _ASSIGNED.fullmatch(assignment)
+        column, sql = (_words(match[1]), _words(match[2])) if match else ((), _words(assignment))
+        if match and match[1].strip() == match[2].strip():
             continue  # the value stays
         assigned.update(column)
         computed.update(sql)
@@ -226,7 +226,7 @@ def _columns_alone(session: Session, text: str) -> str:
 
 def _words(text: str) -> frozenset[str]:
     """Return the names in SQL, in small letters, as DuckDB compares them."""
-    return frozenset(next(filter(None, found)).lower() for found in _WORD.findall(text))
+    return frozenset(next(filter(None, groups)).lower() for groups in _WORD.findall(text))
 
 
 def _assignments(text: str) -> tuple[list[str], str]:
@@ -234,14 +234,14 @@ def _assignments(text: str) -> tuple[list[str], str]:
     begin = _SET.match(text)
     start = begin.end() if begin else 0
     parts, depth, end = [], 0, len(text)
-    for found in _PART.finditer(text, start):
-        depth += (found["opens"] is not None) - (found["closes"] is not None)
-        if depth == 0 and found["ends"] is not None:
-            end = found.start()
+    for match in _PART.finditer(text, start):
+        depth += (match["opens"] is not None) - (match["closes"] is not None)
+        if depth == 0 and match["ends"] is not None:
+            end = match.start()
             break
-        if depth == 0 and found["comma"] is not None:
-            parts.append(text[start : found.start()])
-            start = found.end()
+        if depth == 0 and match["comma"] is not None:
+            parts.append(text[start : match.start()])
+            start = match.end()
     return [*parts, text[start:end]], text[end:]
 
 
@@ -333,14 +333,14 @@ class PreparedExpression(_Prepared):
             connection.register(BEFORE, _indexed(rows))
             (as_sql,) = connection.from_arrow(pa.table({VALUE: pa.array([], kind)})).types
             before = self._before(rows.schema.names)
-            found = connection.sql(
+            computed = connection.sql(
                 f"SELECT CAST(({self.sql}\n) AS {as_sql}) FROM"  # noqa: S608 - a user's own SQL
                 f" (SELECT *, {VALUE} AS old FROM ({before})) ORDER BY {ROW}"
             ).to_arrow_table()
             connection.unregister(BEFORE)
-            if len(found) != len(rows):
-                raise QueryError(f"{len(found)} values for {len(rows)} rows")
-            return self._typed(found.column(0), kind).combine_chunks()
+            if len(computed) != len(rows):
+                raise QueryError(f"{len(computed)} values for {len(rows)} rows")
+            return self._typed(computed.column(0), kind).combine_chunks()
 
 
 class PreparedStatement(_Prepared):

@@ -209,14 +209,14 @@ class TableNames:
                     record.job, operator.label, state, path, record.snapshot_id, partitioning
                 )
                 tables[operator.label, state] = named
-                whole = f"{state}{EVERY_SNAPSHOT}"
-                views[operator.label, whole] = NamedTable(
-                    record.job, operator.label, whole, path, record.snapshot_id, every_snapshot=True
+                view = f"{state}{EVERY_SNAPSHOT}"
+                views[operator.label, view] = NamedTable(
+                    record.job, operator.label, view, path, record.snapshot_id, every_snapshot=True
                 )
                 for label in (operator.label, *filter(None, (operator.node,))):
                     for called in (state, *filter(None, (aliases.get(state),))):
                         by_plan[label, called] = named
-                        by_plan[label, f"{called}{EVERY_SNAPSHOT}"] = views[operator.label, whole]
+                        by_plan[label, f"{called}{EVERY_SNAPSHOT}"] = views[operator.label, view]
         return by_plan | views | tables  # a state with the name of a view takes precedence
 
     def __iter__(self) -> Iterator[NamedTable]:
@@ -264,13 +264,13 @@ def find_folded(names: Mapping[Parts, Found], parts: Parts) -> Found | None:
     if parts in names:
         return names[parts]
     folded = [part.lower() for part in parts]
-    found = [key for key in names if [part.lower() for part in key] == folded]
-    if len(found) > 1:
+    matches = [key for key in names if [part.lower() for part in key] == folded]
+    if len(matches) > 1:
         raise NotFoundError(
-            f"{shown_name(parts)} may be {' or '.join(map(shown_name, found))}",
+            f"{shown_name(parts)} may be {' or '.join(map(shown_name, matches))}",
             remedy="write it with the capital letters that it has",
         )
-    return names[found[0]] if found else None
+    return names[matches[0]] if matches else None
 
 
 def read_only(verb: str) -> ReadOnlyError:
@@ -318,7 +318,7 @@ def resolve_names(
 
 def says_exact(query: str, dialect: Dialect = SPARK) -> bool:
     """Return whether a query names the column `is_exact`, which tables have for those that do."""
-    text = dialect.token.sub(lambda found: " " if found["skip"] is not None else found[0], query)
+    text = dialect.token.sub(lambda match: " " if match["skip"] is not None else match[0], query)
     return re.search(rf"\b{IS_EXACT}\b", text, re.IGNORECASE) is not None
 
 

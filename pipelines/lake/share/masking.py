@@ -184,8 +184,8 @@ def _in_micros(column: pa.Array, change: Callable[[int], int]) -> pa.Array:
     parts = 1000 if column.type.unit == "ns" else 1
     micros = []
     for value in column.cast(bits).to_pylist():
-        whole, rest = divmod(value, parts)
-        micros.append(change(whole * unit) // unit * parts + rest)
+        units, rest = divmod(value, parts)
+        micros.append(change(units * unit) // unit * parts + rest)
     return pa.array(micros, bits).cast(column.type)
 
 

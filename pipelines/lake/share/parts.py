@@ -153,14 +153,14 @@ def settle(rules: Sequence[MaskRule], column: ColumnParts) -> Settled:
     """
     if column.says_nothing:
         return Settled((), [], 0)
-    said = {rule.steps: rule for rule in rules if rule.column in (ALL_COLUMNS, column.name)}
-    said |= {rule.steps: rule for rule in rules if rule.column == column.name}
-    said = {steps: replace(rule, column=column.name) for steps, rule in said.items()}
+    by_steps = {rule.steps: rule for rule in rules if rule.column in (ALL_COLUMNS, column.name)}
+    by_steps |= {rule.steps: rule for rule in rules if rule.column == column.name}
+    by_steps = {steps: replace(rule, column=column.name) for steps, rule in by_steps.items()}
     settled: list[MaskRule] = []
     unnamed: list[Part] = []
     parts = column.parts
-    _settle(said, (), None, parts, settled, unnamed)
-    for rule in said.values():  # require that there is such a part
+    _settle(by_steps, (), None, parts, settled, unnamed)
+    for rule in by_steps.values():  # require that there is such a part
         check_rule(replace(rule, how=KEEP), column.kind)
     for rule in settled:
         if rule.how == KEEP:
@@ -169,8 +169,8 @@ def settle(rules: Sequence[MaskRule], column: ColumnParts) -> Settled:
             if part.steps[: len(rule.steps)] == rule.steps and part.refusal(rule):
                 raise _refused(replace(rule, steps=part.steps), part.refusal(rule))
         check_rule(rule, column.kind, apart=column.apart)
-    whole = [rule.steps for rule in settled if rule.how == KEEP] == [()]
-    return Settled(() if whole else tuple(settled), unnamed, len(parts))
+    keeps_all = [rule.steps for rule in settled if rule.how == KEEP] == [()]
+    return Settled(() if keeps_all else tuple(settled), unnamed, len(parts))
 
 
 def _refused(rule: MaskRule, what: str) -> EncodeError:
@@ -181,7 +181,7 @@ def _refused(rule: MaskRule, what: str) -> EncodeError:
 
 
 def _settle(
-    said: Mapping[Steps, MaskRule],
+    by_steps: Mapping[Steps, MaskRule],
     steps: Steps,
     above: MaskRule | None,
     parts: Sequence[Part],
@@ -189,11 +189,11 @@ def _settle(
     unnamed: list[Part],
 ) -> None:
     """Settle the rules of the parts below some steps."""
-    rule = said.get(steps, above)
-    within = [each for each in said if len(each) > len(steps) and each[: len(steps)] == steps]
+    rule = by_steps.get(steps, above)
+    within = [each for each in by_steps if len(each) > len(steps) and each[: len(steps)] == steps]
     if rule is not None and within and rule.how in (NULL, CONSTANT):
         raise EncodeError(
-            f"{said[within[0]]} has a rule of its own, but is within a part with the rule "
+            f"{by_steps[within[0]]} has a rule of its own, but is within a part with the rule "
             f"{rule.how}",
             remedy="keep one of the two rules",
         )
@@ -205,7 +205,7 @@ def _settle(
         return
     for step in dict.fromkeys(part.steps[len(steps)] for part in parts if part.steps != steps):
         deeper = [part for part in parts if part.steps[len(steps) : len(steps) + 1] == (step,)]
-        _settle(said, (*steps, step), rule, deeper, settled, unnamed)
+        _settle(by_steps, (*steps, step), rule, deeper, settled, unnamed)
 
 
 # ------------------------------------------------------------------------ what writes which part

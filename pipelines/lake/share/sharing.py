@@ -211,14 +211,14 @@ class SharedRows:
         if of_values and not self.inexact:
             null = rows.batch.column(VALUE).is_null().to_numpy(zero_copy_only=False)
             gone = keys | (values & null)
-        whole = isinstance(rows, ElementRows) and gone.any()
-        if whole or not self.leave_out:
+        must_drop = isinstance(rows, ElementRows) and gone.any()
+        if must_drop or not self.leave_out:
             raise InexactError.of(
                 count,
                 VALUE if values.any() else KEY,
                 place=f"state {rows.name!r}",
                 remedy="drop the state"
-                if whole
+                if must_drop
                 else f"{_REMEDY}, or keep the whole key or value by one rule{_OR_SHOWN}"
                 if values.any()
                 else f"{_REMEDY}, or keep the whole key or value by one rule",
@@ -505,9 +505,9 @@ class _Planning:
             alike = len(set(map(str, parts.values()))) == 1 and len(parts) == each.parts
             unnamed |= {name: next(iter(parts.values()))} if alike else parts
         if unnamed:
-            whole = len(unnamed) == len(columns) and {*unnamed} == {*settled}
+            all_columns = len(unnamed) == len(columns) and {*unnamed} == {*settled}
             self.unnamed.append(place if given is None else f"{', '.join(unnamed)} of {place}")
-            if whole and len(set(map(str, unnamed.values()))) == 1:
+            if all_columns and len(set(map(str, unnamed.values()))) == 1:
                 unnamed = next(iter(unnamed.values()))
             elif advice is self.unnamed_keys:
                 unnamed = {part.removeprefix("key."): rule for part, rule in unnamed.items()}
@@ -566,8 +566,8 @@ def _keyed_layouts(lake: str, operator: OperatorRecord) -> Iterator[tuple[str, K
     """Yield the layout of each keyed state, as its table was written."""
     for table in operator.keyed_tables:
         rows = table_rows(lake, operator, table)
-        for _, held in rows.states:
-            state, layout = rows.parse(held)
+        for _, table_state in rows.states:
+            state, layout = rows.parse(table_state)
             yield state.name, layout
 
 

@@ -405,8 +405,8 @@ def _names_commit(entry: bytes, token: str) -> bool:
 
 def _is_chained(entry: bytes) -> bool:
     """Return whether an entry names its commit in the table's properties, too."""
-    said, _, actions = entry.partition(b"\n")
-    named = re.search(rf'"{re.escape(COMMIT_KEY)}":"\w+"'.encode(), said)
+    commit_info, _, actions = entry.partition(b"\n")
+    named = re.search(rf'"{re.escape(COMMIT_KEY)}":"\w+"'.encode(), commit_info)
     return named is not None and named[0] in actions
 
 

@@ -137,8 +137,8 @@ class FileCuts:
         self._fixed = partitions is not None
         self._file_bytes = FILE_BYTES if partitioning.column == BUCKET else 0
         self._limits = [math.inf if self._fixed else self._file_bytes for _ in buckets]
-        whole = [partitioning.is_whole(bucket) for bucket in buckets]
-        self._ends = [*(not (this and following) for this, following in pairwise(whole)), True]
+        complete = [partitioning.is_whole(bucket) for bucket in buckets]
+        self._ends = [*(not (this and following) for this, following in pairwise(complete)), True]
         if partitions is not None:
             shares = [bucket.partition * partitions // MAX_PARTITIONS for bucket in buckets]
             for at, (share, next_share) in enumerate(pairwise(shares)):
@@ -221,7 +221,7 @@ def plan_import_slices(
         )
     }
     slices: list[list[SlicePart]] = []
-    held: list[int] = []
+    counts: list[int] = []
     size = 0
     before: KeyedFile | None = None
     for index in sorted(range(len(files)), key=lambda at: files[at].key_groups.first):
@@ -232,7 +232,7 @@ def plan_import_slices(
         joins = before is not None and _continues(before, file)
         if not joins or size + sum(sizes.values()) > SMALL_SLICE_BYTES:
             slices.append([])
-            held.append(0)
+            counts.append(0)
             size = 0
         before = file
         for bucket in partitioning.buckets(file.key_groups):
@@ -240,12 +240,12 @@ def plan_import_slices(
             limit = SLICE_BYTES * (2 if bucket.partition in inside else 1)
             if size and size + count > limit:
                 slices.append([])
-                held.append(0)
+                counts.append(0)
                 size = 0
             _add_part(slices[-1], index, bucket)
-            held[-1] += count
+            counts[-1] += count
             size += count
-    return [(tuple(parts), count) for parts, count in zip(slices, held, strict=True) if parts]
+    return [(tuple(parts), count) for parts, count in zip(slices, counts, strict=True) if parts]
 
 
 def _continues(before: KeyedFile, file: KeyedFile) -> bool:

@@ -81,7 +81,7 @@ def read_key(
     Raises:
         LakeError: The file is missing, or its columns are not the state's.
     """
-    parsed = [table.parse(held) for _, held in table.states]
+    parsed = [table.parse(table_state) for _, table_state in table.states]
     columns = table_columns(parsed[0][0])
     of_key = pa.schema(
         [field for field in columns if field.name in (KEY_GROUP, *QUEUE_COLUMNS, *KEY_COLUMNS)]
@@ -100,8 +100,8 @@ def read_key(
             if not rows.size:
                 continue
             names = partitioning.file_schema(columns).names
-            whole = file.read_row_group(index, columns=names).take(pa.array(rows))
-            typed = typed_rows(whole, data_file, columns, partitioning, place)
+            taken = file.read_row_group(index, columns=names).take(pa.array(rows))
+            typed = typed_rows(taken, data_file, columns, partitioning, place)
             for state, layout in parsed:
                 of_state = rows_of_queue(typed, state).select(layout.schema.names)
                 if len(of_state):

@@ -68,7 +68,7 @@ def entry_bytes(actions: Iterable[Action]) -> bytes:
         json.dumps(_marked(action), separators=(",", ":")).encode() for action in actions
     )
     return _DIGEST.sub(
-        lambda found: found[0].replace(found[1], sha256(lines).hexdigest().encode()), lines, count=1
+        lambda match: match[0].replace(match[1], sha256(lines).hexdigest().encode()), lines, count=1
     )
 
 
@@ -117,14 +117,14 @@ def check_entry(data: bytes, place: str) -> None:
 def _fault_of_ours(data: bytes) -> str:
     """Return what is wrong with an entry that has a digest; empty if nothing is."""
     end_of_line = data.find(b"\n")
-    found = _DIGEST.search(data, 0, end_of_line if end_of_line >= 0 else len(data))
-    if found is None:
+    match = _DIGEST.search(data, 0, end_of_line if end_of_line >= 0 else len(data))
+    if match is None:
         return "it has lost its digest"
-    start, end = found.span(1)
+    start, end = match.span(1)
     digest, rest = sha256(), memoryview(data)
     for part in (rest[:start], _NO_DIGEST, rest[end:]):
         digest.update(part)
-    return "" if digest.hexdigest().encode() == found[1] else "it is not of its digest"
+    return "" if digest.hexdigest().encode() == match[1] else "it is not of its digest"
 
 
 def _first_fault(data: bytes) -> tuple[str, int]:

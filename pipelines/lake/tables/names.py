@@ -251,8 +251,8 @@ def is_table_of(job: str, path: str, state: str | None = None, *, area: str = ""
     )
 
 
-def _underscored(found: re.Match[str]) -> str:
-    return "_" if found[0] == "%" else f"_{ord(found[0]):02X}"
+def _underscored(match: re.Match[str]) -> str:
+    return "_" if match[0] == "%" else f"_{ord(match[0]):02X}"
 
 
 def stream_of(job: str, uid: str) -> str:

@@ -261,8 +261,8 @@ def read_operator_rows(
     rows = pa.concat_tables(tables)
     if not described.broadcast:
         rows = rows.sort_by([("subtask", "ascending"), ("position", "ascending")])
-    whole = rows.combine_chunks().to_batches()
-    return whole[0] if whole else pa.RecordBatch.from_pylist([], schema)
+    batches = rows.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema)
 
 
 def describe_operator_states(

@@ -133,14 +133,14 @@ def log_files(directory: Directory) -> list[tuple[str | int, ...]] | None:
         return None
     try:
         with os.scandir(handle) as entries:
-            found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+            files = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
     except OSError:  # gone at this moment
         return None
     finally:
         os.close(handle)
     return sorted(
         (name, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        for name, status in found
+        for name, status in files
     )
 
 
@@ -166,16 +166,16 @@ def check_log_files(directory: ConfinedDirectory, version: int | None = None) ->
         for entry in os.scandir(handle):
             if not entry.is_file(follow_symlinks=False):
                 _check_directory(directory, entry)
-            found = _ANY_CHECKPOINT.fullmatch(entry.name)
-            if found and not is_part(entry.name):  # another process is writing it
-                if not _KNOWN_CHECKPOINT.fullmatch(found[2]):
+            match = _ANY_CHECKPOINT.fullmatch(entry.name)
+            if match and not is_part(entry.name):  # another process is writing it
+                if not _KNOWN_CHECKPOINT.fullmatch(match[2]):
                     raise UnreadableTableError(
                         f"a checkpoint of another kind than <version>.checkpoint.parquet:"
                         f" {entry.name!r}",
                         place=place,
                         remedy=CHECKPOINT_REMEDY,
                     )
-                if found[2] == "parquet" and (version is None or int(found[1]) <= version):
+                if match[2] == "parquet" and (version is None or int(match[1]) <= version):
                     checkpoints.append(entry.name)
     finally:
         os.close(handle)
@@ -322,12 +322,12 @@ def spare_checkpoints(directory: Directory) -> list[str]:
         for name in names
         if _CHECKPOINT.fullmatch(name) and not _is_whole_checkpoint(directory, name)
     ]
-    whole = [name for name in names if name not in torn]
-    entries, _ = log_versions(whole)
-    first = log_beginning(whole)
+    complete = [name for name in names if name not in torn]
+    entries, _ = log_versions(complete)
+    first = log_beginning(complete)
     if not entries or not set(range(first + 1, max(entries))) <= {*entries, first}:
         return []
-    if first and checkpoint_name(first) not in whole:
+    if first and checkpoint_name(first) not in complete:
         return []
     return [name for name in torn if min(log_versions([name])[1]) > first]
 
@@ -375,12 +375,12 @@ def log_files_before(names: Iterable[str], version: int) -> list[str]:
 
     In this order they are deleted: whoever finds an entry knows that no later one was deleted.
     """
-    found = [(match, name) for name in names if (match := _OF_VERSION.fullmatch(name))]
-    return [name for match, name in sorted(found, key=_by_version) if int(match[1]) < version]
+    matches = [(match, name) for name in names if (match := _OF_VERSION.fullmatch(name))]
+    return [name for match, name in sorted(matches, key=_by_version) if int(match[1]) < version]
 
 
-def _by_version(found: tuple[re.Match[str], str]) -> tuple[int, str]:
-    return int(found[0][1]), found[1]
+def _by_version(file: tuple[re.Match[str], str]) -> tuple[int, str]:
+    return int(file[0][1]), file[1]
 
 
 def log_versions(names: Iterable[str]) -> tuple[set[int], set[int]]:

@@ -98,14 +98,14 @@ class TableRows:
         files = by_span(self.units)
         return files | {part.span: [file] for file in self.units for part in file.parts}
 
-    def parse(self, held: TableState) -> tuple[KeyedState, KeyedLayout]:
+    def parse(self, state: TableState) -> tuple[KeyedState, KeyedLayout]:
         """Return a state of the table, and the layout of its rows."""
         return parse_keyed_state(
-            held.meta_info,
+            state.meta_info,
             self.key_serializer,
             without_decoders=self.plain,
             flink=self.flink,
-            names=held.names,
+            names=state.names,
         )
 
     def only(self, state: StateRecord) -> TableRows:
@@ -115,8 +115,8 @@ class TableRows:
 
     def measured(self, key_groups: KeyGroupRange) -> tuple[TableRows, Measure]:
         """Return a reader whose rows an empty measure takes, for the fingerprints of files."""
-        rows = replace(self, states=tuple(enumerate(held for _, held in self.states)))
-        return rows, Measure([self.parse(held)[0].name for _, held in self.states], key_groups)
+        rows = replace(self, states=tuple(enumerate(state for _, state in self.states)))
+        return rows, Measure([self.parse(state)[0].name for _, state in self.states], key_groups)
 
     def within(self, key_groups: KeyGroupRange) -> TableRows:
         """Return the reader of only the files that may hold these key groups."""
@@ -148,7 +148,7 @@ class TableRows:
         return self._states(tables, key_groups)
 
     def _states(self, tables: Sequence[pa.Table], key_groups: KeyGroupRange) -> list[StateRows]:
-        parsed = [(index, *self.parse(held)) for index, held in self.states]
+        parsed = [(index, *self.parse(table_state)) for index, table_state in self.states]
         if not tables:
             return []
         rows = pa.concat_tables(tables)
@@ -185,14 +185,14 @@ def is_as_written(directory: Directory, data_file: DataFile) -> bool:
 
 def sound_files(directory: Directory, files: Iterable[DataFile]) -> list[DataFile]:
     """Return those files whose seal says that they are as they were written."""
-    whole = []
+    sound = []
     for file in files:
         try:
             if is_as_written(directory, file):
-                whole.append(file)
+                sound.append(file)
         except (StateError, OSError, pa.ArrowException) as error:  # noqa: PERF203 - each has its own
             LOG.warning("%s: written anew (%s)", directory.full(file.path), error)
-    return whole
+    return sound
 
 
 def has_content(rows: TableRows, key_groups: KeyGroupRange, fingerprint: bytes) -> bool:
@@ -203,11 +203,11 @@ def has_content(rows: TableRows, key_groups: KeyGroupRange, fingerprint: bytes) 
     Raises:
         StateError, OSError, ArrowException: A file is damaged, or can't be read.
     """
-    found = rows.found_as_written
+    checked = rows.found_as_written
     for file in rows.files_by_span.get((key_groups.first, key_groups.last), ()):
-        if file.path not in found:
-            found[file.path] = is_as_written(table_directory(rows.lake, rows.path), file)
-        if not found[file.path]:
+        if file.path not in checked:
+            checked[file.path] = is_as_written(table_directory(rows.lake, rows.path), file)
+        if not checked[file.path]:
             return has_rows(rows, key_groups, fingerprint)
     return True
 
@@ -336,9 +336,9 @@ def _cast(table: pa.Table, columns: pa.Schema) -> pa.Table:
         ArrowException: They do not: also text where there should be bytes, which Arrow itself would
             make of it without a word.
     """
-    for held, wanted in zip(table.schema, columns, strict=True):
-        if pa.types.is_string(held.type) and pa.types.is_binary(wanted.type):
-            raise pa.ArrowInvalid(f"{held.name} is {held.type}, and should be {wanted.type}")
+    for field, wanted in zip(table.schema, columns, strict=True):
+        if pa.types.is_string(field.type) and pa.types.is_binary(wanted.type):
+            raise pa.ArrowInvalid(f"{field.name} is {field.type}, and should be {wanted.type}")
     return table.cast(columns)
 
 
@@ -401,7 +401,7 @@ def table_rows(lake: str, operator: OperatorRecord, table: TableRecord) -> Table
         LakeError: The values would be written with another type than that of the import.
     """
     # the index of a state is its id in the header of a savepoint
-    states = [held for held in enumerate(operator.states) if held[1].table == table.path]
+    states = [pair for pair in enumerate(operator.states) if pair[1].table == table.path]
     for _, state in states:
         if is_decoded_otherwise(operator, state):
             now = parse_keyed_state(state.meta_info, operator.key_serializer)[0].value_type
@@ -492,11 +492,11 @@ def chunks_of(
         key_groups: The key groups to cut.
         chunk_bytes: The size of a range, which only a single key group may exceed.
     """
-    first, held = key_groups.first, 0
+    first, filled = key_groups.first, 0
     for group in range(key_groups.first, key_groups.last + 1):
         size = int(sizes[group])
-        if held and held + size > chunk_bytes:
+        if filled and filled + size > chunk_bytes:
             yield KeyGroupRange(first, group - 1)
-            first, held = group, 0
-        held += size
+            first, filled = group, 0
+        filled += size
     yield KeyGroupRange(first, key_groups.last)

@@ -43,7 +43,7 @@ def schemas_of_record(record: SnapshotRecord) -> list[OperatorSchema]:
         )
         for operator in record.operators
     ]
-    return schemas + [operator_schema(label, b"", [], held) for label, held in carried.values()]
+    return schemas + [operator_schema(label, b"", [], kinds) for label, kinds in carried.values()]
 
 
 def _carried(operator: OperatorMetadata) -> list[str]:
@@ -55,7 +55,7 @@ def _carried(operator: OperatorMetadata) -> list[str]:
         RAW: any(subtask.raw_keyed or subtask.raw_operator for subtask in subtasks),
         IN_FLIGHT: any(subtask.inputs or subtask.outputs for subtask in subtasks),
     }
-    return [name for name, held in there.items() if held]
+    return [name for name, present in there.items() if present]
 
 
 def check_against(record: SnapshotRecord, against: str, *, allow_missing: bool = False) -> Verdicts:
@@ -89,7 +89,7 @@ def check_changes(record: SnapshotRecord, changes: Sequence[ValueChange]) -> Ver
         NotFoundError: A change is about a state that the snapshot does not have.
     """
     old = schemas_of_record(record)
-    new = {held.label: held for held in old}
+    new = {each.label: each for each in old}
     for change in changes:
         operator, state, _ = resolve_change(record, change)
         schema, name = new[operator.label], state.name

@@ -213,8 +213,8 @@ def diff_state(
         sides = [
             [
                 each.with_states(
-                    [held for held in each.states if held.name == state],
-                    [held for held in each.operator_states if held.name == state],
+                    [candidate for candidate in each.states if candidate.name == state],
+                    [candidate for candidate in each.operator_states if candidate.name == state],
                 )
                 for each in record.operators
                 if each.label == operator
@@ -222,10 +222,10 @@ def diff_state(
             for record in (before, after)
         ]
         old, new = (side[0] if side else None for side in sides)
-        found = work.operator(old, new)
-        if not found:
+        differences = work.operator(old, new)
+        if not differences:
             raise NotFoundError(f"no state {operator}/{state}", place=f"job {job!r}")
-        return found[0]
+        return differences[0]
 
     reading = SnapshotReading(lake, *lake.together([(job, earlier), (job, later)]))
     return reading.whole(difference)
@@ -235,7 +235,7 @@ def _without_tables(before: SnapshotRecord, after: SnapshotRecord) -> list[State
     """Return what differs in state that has no tables, whose bytes are compared as a whole."""
     labels = {op.operator_id: op.label for record in (after, before) for op in record.operators}
     old, new = parts_without_tables(before), parts_without_tables(after)
-    found = []
+    differences = []
     for place in dict.fromkeys([*old, *new]):
         first, second = old.get(place), new.get(place)
         if first == second:
@@ -245,8 +245,8 @@ def _without_tables(before: SnapshotRecord, after: SnapshotRecord) -> list[State
         difference = StateDifference(labels.get(operator, operator), f"({what})", status)
         difference.bytes_before = first[0] if first else 0
         difference.bytes_after = second[0] if second else 0
-        found.append(difference)
-    return found
+        differences.append(difference)
+    return differences
 
 
 def _operators(*records: SnapshotRecord) -> list[str]:
@@ -302,8 +302,8 @@ class _Diff:
             difference.status = "retyped"
         else:
             difference.status = "removed" if new is None else "added"
-            for held in filter(None, (old, new)):
-                difference.examples = self._examples(difference.status, *held)
+            for side in filter(None, (old, new)):
+                difference.examples = self._examples(difference.status, *side)
         difference.removed = old[1].entries if old else 0
         difference.added = new[1].entries if new else 0
 
@@ -418,8 +418,8 @@ def _differing(
             part.span not in same for part in file.compared
         )
         if ranges and file.first <= ranges[-1][0].last:
-            held, did = ranges.pop()
-            span, differs = KeyGroupRange(held.first, max(held.last, span.last)), did or differs
+            prior, did = ranges.pop()
+            span, differs = KeyGroupRange(prior.first, max(prior.last, span.last)), did or differs
         ranges.append((span, differs))
     return [span for span, differs in ranges if differs]
 

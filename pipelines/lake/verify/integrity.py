@@ -66,52 +66,52 @@ def count_faults(lake: Catalog, record: SnapshotRecord, snapshot: Snapshot) -> l
         if operator.operator_id not in operators:
             faults.append(f"operator {operator.label} is not in the lake")
             continue
-        held = operators[operator.operator_id]
-        states = {state.name: state for state in held.states}
+        recorded = operators[operator.operator_id]
+        states = {state.name: state for state in recorded.states}
         for name, (counts, _) in measure_operator(operator).items():
-            expected = np.zeros(held.max_parallelism, np.int64)
+            expected = np.zeros(recorded.max_parallelism, np.int64)
             for key_group in states[name].key_groups if name in states else []:
                 expected[key_group.key_group] = key_group.entries
-            if operator.max_parallelism != held.max_parallelism:
+            if operator.max_parallelism != recorded.max_parallelism:
                 if counts.sum() != expected.sum():
                     faults.append(
-                        f"{held.label}/{name}: {counts.sum()} entries in the snapshot,"
+                        f"{recorded.label}/{name}: {counts.sum()} entries in the snapshot,"
                         f" {expected.sum()} in the lake"
                     )
                 continue
             faults += [
-                f"{held.label}/{name}, key group {group}: {counts[group]} entries in the"
+                f"{recorded.label}/{name}, key group {group}: {counts[group]} entries in the"
                 f" snapshot, {expected[group]} in the lake"
                 for group in np.flatnonzero(counts != expected).tolist()
             ]
-        faults += _operator_state_faults(operator, held)
-        faults += _table_faults(lake, held)
+        faults += _operator_state_faults(operator, recorded)
+        faults += _table_faults(lake, recorded)
     return faults
 
 
-def _operator_state_faults(operator: Operator, held: OperatorRecord) -> list[str]:
+def _operator_state_faults(operator: Operator, recorded: OperatorRecord) -> list[str]:
     """Return differences of operator state: elements of a subtask, and copies that disagree.
 
     Those of a snapshot at another parallelism are compared as Flink, and an export, redistributes
     them.
     """
-    faults = list(_copy_faults(held))
-    plans = plan_elements(held, operator.parallelism)
-    states = {state.name: state for state in held.operator_states}
+    faults = list(_copy_faults(recorded))
+    plans = plan_elements(recorded, operator.parallelism)
+    states = {state.name: state for state in recorded.operator_states}
     for state in operator.operator_states:
-        where = f"{held.label}/{state.name}"
+        where = f"{recorded.label}/{state.name}"
         if state.name not in states:
             faults.append(f"{where}: operator state that is not in the lake")
             continue
         if state.broadcast:
             continue
-        found = {part.subtask: part.elements for part in state.parts}
+        counts = {part.subtask: part.elements for part in state.parts}
         stored = [sum(map(len, plan.get(state.name, []))) for plan in plans]
         faults += [
-            f"{where}, subtask {index}: {found.get(index, 0)} elements in the snapshot,"
+            f"{where}, subtask {index}: {counts.get(index, 0)} elements in the snapshot,"
             f" {expected} in the lake"
             for index, expected in enumerate(stored)
-            if found.get(index, 0) != expected
+            if counts.get(index, 0) != expected
         ]
     return faults
 

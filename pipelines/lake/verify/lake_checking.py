@@ -317,7 +317,7 @@ class _LakeCheck:
 
     def _check_recorded(self, present: dict[str, int]) -> None:
         """Compare the files of snapshots with those that there are."""
-        found = {}
+        problems = {}
         for path, size in self._named().items():
             problem = ""
             if path not in present:  # or it came after the files were listed
@@ -325,13 +325,13 @@ class _LakeCheck:
             elif present[path] != size and (now := self._size(path)) != size:
                 problem = f"{now} bytes, and {size} in the catalog"
             if problem:
-                found[path] = problem
-        if found:  # others may have dropped snapshots meanwhile
+                problems[path] = problem
+        if problems:  # others may have dropped snapshots meanwhile
             with suppress(StateError):
                 self.records, _ = self.lake.records()
             still = self._named()
-            found = {path: problem for path, problem in found.items() if path in still}
-        self.problems = found | self.problems
+            problems = {path: problem for path, problem in problems.items() if path in still}
+        self.problems = problems | self.problems
 
     def _named(self) -> dict[str, int]:
         """Return the files of all snapshots, with their sizes."""

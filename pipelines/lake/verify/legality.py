@@ -131,7 +131,7 @@ def _held(operator: OperatorRecord) -> HeldOperator:
 
 def check_declared(
     job: JobDeclaration,
-    held: Iterable[HeldOperator] | None = None,
+    stored: Iterable[HeldOperator] | None = None,
     *,
     allow_missing: bool = False,
 ) -> JobFindings:
@@ -139,10 +139,10 @@ def check_declared(
 
     Args:
         job: The declared job.
-        held: The operators and states of the snapshot; None without a snapshot.
+        stored: The operators and states of the snapshot; None without a snapshot.
         allow_missing: Whether the job may lack an operator of the snapshot.
     """
     findings = JobFindings(check_job(job))
-    if held is not None:
-        findings += check_restore(job, held, allow_missing=allow_missing)
+    if stored is not None:
+        findings += check_restore(job, stored, allow_missing=allow_missing)
     return findings

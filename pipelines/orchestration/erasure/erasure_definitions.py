@@ -120,8 +120,8 @@ def _sensor(erasure: LakeErasure, plan: dg.JobDefinition) -> dg.SensorDefinition
             context.log.error("%s", fault)
         if not new:
             place = public_location(erasure.requests.location)
-            told = map(str, faults[:SHOWN_FAULTS])
-            return dg.SkipReason("; ".join([f"no new request in {place}", *told]))
+            shown = map(str, faults[:SHOWN_FAULTS])
+            return dg.SkipReason("; ".join([f"no new request in {place}", *shown]))
         return dg.SensorResult(
             run_requests=[
                 dg.RunRequest(
@@ -161,9 +161,9 @@ def _expired_requests_check(erasure: LakeErasure) -> dg.AssetChecksDefinition:
             except StateError as error:  # who knows what was promised?
                 unread.append(str(error))
                 continue
-            asked = keyed_digest(file.asked, erasure.secret())
+            digest = keyed_digest(file.asked, erasure.secret())
             # what was erased by the command, without a secret, goes by its id alone
-            state = states.get((request, asked)) or states.get((request, ""), OPEN)
+            state = states.get((request, digest)) or states.get((request, ""), OPEN)
             if state == ERASED:
                 unaudited.append(request)
             if state in (OPEN, LEFT):

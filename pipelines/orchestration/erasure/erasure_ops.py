@@ -58,10 +58,10 @@ def plan_op(erasure: LakeErasure) -> dg.OpDefinition:
             plan = _plan(lake, request, context)
             return _plan_metadata(plan, request, _against(lake, plan, request), secret)
 
-        told = redaction.run(metadata)
+        redacted = redaction.run(metadata)
         # one that somebody plans by hand may be unknown to the sensor
         context.instance.add_dynamic_partitions(str(erasure.partitions.name), [config.request])
-        context.log_event(erasure.materialized(PLAN, config.request, told))
+        context.log_event(erasure.materialized(PLAN, config.request, redacted))
 
     return plan_request
 
@@ -143,14 +143,14 @@ def audit_op(erasure: LakeErasure) -> dg.OpDefinition:
     @dg.op(name=erasure.named("audit_erasure_step"), ins={"request": dg.In(str)})
     def audit_request(context: dg.OpExecutionContext, request: str) -> None:
         """Search every byte for what was erased; fail if anything is left."""
-        told = _audited(erasure, erasure.requests.read(request), context)
-        if not told["clean"]:
+        audited = _audited(erasure, erasure.requests.read(request), context)
+        if not audited["clean"]:
             raise dg.Failure(
                 f"{request} was erased, and its audit is not clean: see what it found",
-                metadata=told,
+                metadata=audited,
                 allow_retries=False,
             )
-        context.log_event(erasure.materialized(ERASURE, request, told))
+        context.log_event(erasure.materialized(ERASURE, request, audited))
 
     return audit_request
 
@@ -189,14 +189,14 @@ def _plan(lake: Catalog, request: RequestFile, context: dg.OpExecutionContext) -
 
 def _recorded(lake: Catalog, request: RequestFile, secret: bytes) -> Mapping[str, Any] | None:
     """Return the newest record of an erasure of the whole request, or None."""
-    asked = keyed_digest(request.asked, secret)
+    digest = keyed_digest(request.asked, secret)
     contents = [
         record.to_json()["said"]
         for record in audit_records(lake)
         if (record.kind, record.request) == ("erase", request.asked.request)
     ]
     return next(
-        (content for content in reversed(contents) if content["asked"] in ("", asked)), None
+        (content for content in reversed(contents) if content["asked"] in ("", digest)), None
     )
 
 

@@ -125,14 +125,14 @@ class RequestDirectory:
                 place=directory.uri,
                 remedy="call it by the number of a ticket",
             )
-        asked = replace(parsed.asked, blobs=self.blobs, changelogs=self.changelogs)
-        return replace(parsed, asked=asked)
+        erasure = replace(parsed.asked, blobs=self.blobs, changelogs=self.changelogs)
+        return replace(parsed, asked=erasure)
 
 
-def telling_words(asked: ErasureRequest) -> set[str]:
+def telling_words(request: ErasureRequest) -> set[str]:
     """Return the words that reveal what is erased: keys, their parts, literals of predicates."""
-    words = set(words_of(asked)).union(*map(_PARTS.findall, asked.keys))
-    return words.union(*map(_NUMBERS.findall, asked.where.values()))
+    words = set(words_of(request)).union(*map(_PARTS.findall, request.keys))
+    return words.union(*map(_NUMBERS.findall, request.where.values()))
 
 
 @dataclass(frozen=True)
@@ -196,15 +196,15 @@ def _parsed(request: str, data: bytes, promised_days: float) -> RequestFile:
     if asked_at > datetime.now(timezone.utc) + EARLIER_CLOCK:
         raise DeclarationError("`asked_at` is in the future")
     promised = asked_at + timedelta(days=promised_days)
-    asked = ErasureRequest(request, tuple(dict.fromkeys(keys)), where, values.get("carried", ""))
+    erasure = ErasureRequest(request, tuple(dict.fromkeys(keys)), where, values.get("carried", ""))
     requested_by = values.get("requested_by", "")
-    if any(_is_named(word, requested_by) for word in telling_words(asked)):
+    if any(_is_named(word, requested_by) for word in telling_words(erasure)):
         raise DeclarationError(
             "`requested_by` names what is to be erased, and would be recorded",
             remedy="give the number of a ticket, or a department",
         )
     return RequestFile(
-        asked,
+        erasure,
         tuple(dict.fromkeys(values.get("jobs", []))),
         values.get("all", False),
         asked_at,

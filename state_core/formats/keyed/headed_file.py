@@ -66,13 +66,13 @@ class Head:
     @cached_property
     def readable(self) -> tuple[tuple[KeyedLayout, KeyedState] | StateError, ...]:
         """Each state's layout and description, or the error for a state that can't be read."""
-        found: list[tuple[KeyedLayout, KeyedState] | StateError] = []
+        states: list[tuple[KeyedLayout, KeyedState] | StateError] = []
         for state in self.header.states:
-            if found and isinstance(found[-1], OversizedError):
-                found.append(found[-1])  # it would cost as much
+            if states and isinstance(states[-1], OversizedError):
+                states.append(states[-1])  # it would cost as much
             else:
-                found.append(self._readable(state))
-        return tuple(found)
+                states.append(self._readable(state))
+        return tuple(states)
 
     def _readable(self, state: StateMetaInfo) -> tuple[KeyedLayout, KeyedState] | StateError:
         try:
@@ -132,10 +132,10 @@ class Head:
         return tuple(state for _, state in self._all())
 
     def _all(self) -> Iterator[tuple[KeyedLayout, KeyedState]]:
-        for found in self.readable:
-            if isinstance(found, StateError):
-                raise copy(found)
-            yield found
+        for state in self.readable:
+            if isinstance(state, StateError):
+                raise copy(state)
+            yield state
 
 
 def _ends(layout: KeyedLayout) -> bool:

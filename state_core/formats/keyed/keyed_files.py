@@ -122,8 +122,8 @@ class Opening:
             handle: The file's handle.
             spans: The positions of its key groups.
         """
-        whole = len(spans) == len(handle.offsets)
-        numbered = whole and all(begins_with_number(source, span) for span in spans)
+        has_all = len(spans) == len(handle.offsets)
+        numbered = has_all and all(begins_with_number(source, span) for span in spans)
         return numbered and not is_unified_group(source, spans)
 
 

@@ -236,19 +236,19 @@ def _parts(
     state: StateMetaInfo, kind: StateKind
 ) -> tuple[TypeSerializerSnapshot, TypeSerializerSnapshot | None]:
     """Return the serializer snapshots of an entry's value, and of its user key."""
-    whole = _snapshot(state, VALUE_SERIALIZER)
+    stored = _snapshot(state, VALUE_SERIALIZER)
     if state.kind is BackendStateType.KEY_VALUE_V2:
         user_key = _snapshot(state, USER_KEY_SERIALIZER) if kind is StateKind.MAP else None
-        return whole, user_key
+        return stored, user_key
     if kind is StateKind.LIST:
-        if not isinstance(whole, ListSerializerSnapshot):
-            raise _unlike(state, whole, "a list")
-        return whole.nested[0], None
+        if not isinstance(stored, ListSerializerSnapshot):
+            raise _unlike(state, stored, "a list")
+        return stored.nested[0], None
     if kind is StateKind.MAP:
-        if not isinstance(whole, MapSerializerSnapshot):
-            raise _unlike(state, whole, "a map")
-        return whole.nested[1], whole.nested[0]
-    return whole, None
+        if not isinstance(stored, MapSerializerSnapshot):
+            raise _unlike(state, stored, "a map")
+        return stored.nested[1], stored.nested[0]
+    return stored, None
 
 
 def as_key_value(state: StateMetaInfo) -> StateMetaInfo:
@@ -333,9 +333,9 @@ def with_key_parts(meta_info: bytes, parts: Mapping[str, TypeSerializerSnapshot]
         if state.kind is BackendStateType.BROADCAST:
             name = KEY_SERIALIZER
         elif state.kind is not BackendStateType.KEY_VALUE_V2:
-            whole = _snapshot(state, VALUE_SERIALIZER)
-            assert isinstance(whole, MapSerializerSnapshot)  # noqa: S101 - by _parts
-            name, new = VALUE_SERIALIZER, _renested(whole, new, whole.nested[1])
+            stored = _snapshot(state, VALUE_SERIALIZER)
+            assert isinstance(stored, MapSerializerSnapshot)  # noqa: S101 - by _parts
+            name, new = VALUE_SERIALIZER, _renested(stored, new, stored.nested[1])
         entries[name] = serializer_entry(new)
     return meta_info_bytes(replace(state, serializers=entries))
 
@@ -453,10 +453,10 @@ def _inner(state: StateMetaInfo) -> TypeSerializerSnapshot:
 
 
 def _with_inner(state: StateMetaInfo, inner: TypeSerializerSnapshot) -> StateMetaInfo:
-    whole = _snapshot(state, VALUE_SERIALIZER)
-    if _inner(state) is not whole:
-        assert isinstance(whole, CompositeTypeSerializerSnapshot)  # noqa: S101 - by _parts
-        inner = _renested(whole, *whole.nested[:-1], inner)
+    stored = _snapshot(state, VALUE_SERIALIZER)
+    if _inner(state) is not stored:
+        assert isinstance(stored, CompositeTypeSerializerSnapshot)  # noqa: S101 - by _parts
+        inner = _renested(stored, *stored.nested[:-1], inner)
     entries = {**state.serializers, VALUE_SERIALIZER: serializer_entry(inner)}
     return replace(state, serializers=entries)
 

@@ -66,12 +66,12 @@ class StateType:
         form = info.form
         value = value_snapshot(info)
         plain = as_key_value(info)
-        whole = _snapshot(plain, VALUE_SERIALIZER)
-        key, inner = _snapshot(plain, KEY_SERIALIZER), whole
-        if form == "keyed map" and isinstance(whole, MapSerializerSnapshot):
-            key, inner = whole.nested
-        elif form == "keyed list" and whole is not None:
-            inner = getattr(whole, "nested", (whole,))[0]
+        stored = _snapshot(plain, VALUE_SERIALIZER)
+        key, inner = _snapshot(plain, KEY_SERIALIZER), stored
+        if form == "keyed map" and isinstance(stored, MapSerializerSnapshot):
+            key, inner = stored.nested
+        elif form == "keyed list" and stored is not None:
+            inner = getattr(stored, "nested", (stored,))[0]
         namespace = _snapshot(plain, NAMESPACE_SERIALIZER)
         if namespace is not None and namespace.type_name == VOID:
             namespace = None
@@ -87,8 +87,8 @@ class StateType:
 
     def entry(self) -> dict[str, Any]:
         """Return its entry in the YAML."""
-        said = {"type": self.type} | {name: getattr(self, name) or None for name in HELD}
-        return {name: value for name, value in said.items() if value is not None}
+        parts = {"type": self.type} | {name: getattr(self, name) or None for name in HELD}
+        return {name: value for name, value in parts.items() if value is not None}
 
 
 def _snapshot(info: StateMetaInfo, role: str) -> TypeSerializerSnapshot | None:
@@ -156,7 +156,7 @@ class StateTypes(Printed):
                     why = INEXPRESSIBLE if state.type is None else "a second state of that name"
                     shown = printable(f"{name}/{state.state}")
                     yield f"# {shown} is {state.kind} of {printable(state.type_name)}, {why}"
-        yield from _dumped({part: held for part, held in content.items() if held})
+        yield from _dumped({part: value for part, value in content.items() if value})
 
     def to_yaml(self) -> str:
         """Return the YAML."""
@@ -182,19 +182,19 @@ def types_of(schemas: Iterable[OperatorSchema], operators: Iterable[str] = ()) -
     Raises:
         NotFoundError: There is no such operator with state.
     """
-    found, wanted = (
+    stateful, wanted = (
         [each for each in schemas if each.states or each.operator_states],
         list(operators),
     )
-    labels = [each.label for each in found]
+    labels = [each.label for each in stateful]
     for name in wanted:
-        if not any(name in (each.label, each.operator_id) for each in found):
+        if not any(name in (each.label, each.operator_id) for each in stateful):
             raise NotFoundError(
                 f"no operator {name!r} has state",
                 remedy=f"these have: {', '.join(labels) or 'none'}{did_you_mean(name, labels)}",
             )
     types = []
-    for schema in found:
+    for schema in stateful:
         if wanted and not {schema.label, schema.operator_id} & set(wanted):
             continue
         infos = [*schema.states.values(), *schema.operator_states.values()]
@@ -281,25 +281,25 @@ def differences_of(old: Mapping[str, Any], new: Mapping[str, Any]) -> TypeDiffer
     Raises:
         EncodeError: A type can't be parsed.
     """
-    found = TypeDifferences()
+    diffs = TypeDifferences()
     keys, states = (
         [content.get(name) or {} for content in (old, new)] for name in ("keys", "states")
     )
     for operator, key in keys[0].items():
         if operator in keys[1]:
             words = type_differences(_valid(key), _valid(keys[1][operator]))
-            found += [
+            diffs += [
                 StateTypeDifference(operator, f"key: {each}: no key migrates") for each in words
             ]
     for name, entry in states[1].items():
         if name not in states[0]:
-            found.append(StateTypeDifference(name, f"added, {short_text(_valid(entry['type']))}"))
+            diffs.append(StateTypeDifference(name, f"added, {short_text(_valid(entry['type']))}"))
     for name, entry in states[0].items():
         if name in states[1]:
-            found += [StateTypeDifference(name, words) for words in _words(entry, states[1][name])]
+            diffs += [StateTypeDifference(name, words) for words in _words(entry, states[1][name])]
         else:
-            found.append(StateTypeDifference(name, f"removed, {short_text(_valid(entry['type']))}"))
-    return found
+            diffs.append(StateTypeDifference(name, f"removed, {short_text(_valid(entry['type']))}"))
+    return diffs
 
 
 def _words(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:

@@ -92,10 +92,10 @@ class Heads:
             SnapshotError: The header can't be read.
         """
         end = min(max(end, 0), source.size, HEAD_BYTES.most)
-        whole = _first(source, end)
-        key = read, hashlib.sha256(whole.data).digest()
+        block = _first(source, end)
+        key = read, hashlib.sha256(block.data).digest()
         if key not in self._known:
-            head, size = self._read(source, whole, read)
+            head, size = self._read(source, block, read)
             if size > end:
                 return head
             self._known[key] = head
@@ -115,12 +115,12 @@ class Heads:
         return worked
 
     def _read(
-        self, source: ByteSource, whole: DataInput, read: Callable[[DataInput], _Head]
+        self, source: ByteSource, block: DataInput, read: Callable[[DataInput], _Head]
     ) -> tuple[_Head, int]:
         """Read the bytes up to the content, or more if necessary; return header and length."""
         most = min(source.size, HEAD_BYTES.most)
-        for size in sorted({min(max(len(whole.data), FIRST_BLOCK), most), most}):
-            head = whole if size == len(whole.data) else _first(source, size)
+        for size in sorted({min(max(len(block.data), FIRST_BLOCK), most), most}):
+            head = block if size == len(block.data) else _first(source, size)
             spent, head.budget = dict(self.budget.spent), self.budget
             try:
                 return read(head), head.position
@@ -129,7 +129,7 @@ class Heads:
                     read_whole,
                 )
 
-                return read_whole(_before_content(whole), read), len(whole.data)
+                return read_whole(_before_content(block), read), len(block.data)
             except TruncatedError as error:
                 if size == HEAD_BYTES.most < source.size:
                     raise HEAD_BYTES.exceeded(source.size, error.place) from error
@@ -145,9 +145,9 @@ def _first(source: ByteSource, size: int) -> DataInput:
     return DataInput(block.data, source.name)
 
 
-def _before_content(whole: DataInput) -> DataInput:
+def _before_content(block: DataInput) -> DataInput:
     """Return the bytes before the content, and before the identifier of a Snappy stream."""
-    head = DataInput(whole.data, whole.source)
+    head = DataInput(block.data, block.source)
     if head.data[-len(IDENTIFIER) :] == IDENTIFIER:
         head.limit -= len(IDENTIFIER)
     return head
@@ -302,24 +302,24 @@ class StateFiles:
 
         return Copies()
 
-    def _open(self, handle: StreamHandle, whole: bool) -> ByteSource:
+    def _open(self, handle: StreamHandle, complete: bool) -> ByteSource:
         if isinstance(handle, InlineHandle):
             return InlineSource(f"{self.metadata_path}, inlined state", handle.data)
         if isinstance(handle, RelativeHandle):
-            return self._sized(self._relative(handle.path), 0, handle.size, whole)
+            return self._sized(self._relative(handle.path), 0, handle.size, complete)
         if isinstance(handle, FileHandle):
-            return self._sized(self._absolute(handle.uri), 0, handle.size, whole)
+            return self._sized(self._absolute(handle.uri), 0, handle.size, complete)
         if isinstance(handle, SegmentHandle):
-            return self._sized(self._absolute(handle.uri), handle.start, handle.size, whole)
+            return self._sized(self._absolute(handle.uri), handle.start, handle.size, complete)
         raise UnsupportedFormatError(
             f"state in a {type(handle).__name__}",
             place=self.metadata_path,
             remedy="take a savepoint, which holds its state in plain files",
         )
 
-    def _sized(self, source: FileSource, start: int, size: int, whole: bool) -> FileSource:
+    def _sized(self, source: FileSource, start: int, size: int, complete: bool) -> FileSource:
         self._seen.setdefault(source.name, source)
-        if start + size > source.size and not whole:
+        if start + size > source.size and not complete:
             size = max(0, source.size - start)
         if start + size > source.size:
             raise CorruptSnapshotError(

@@ -72,11 +72,11 @@ class SubtaskPart:
 
     def measure(self) -> tuple[int, int]:
         """The elements of a list, or the entries of a broadcast state, and their bytes."""
-        held = self.file.elements(self.state)
-        size = int((held.ends - held.starts).sum())
-        if self.layout.key is None or not len(held.starts):
-            return len(held.starts), size
-        return self.layout.count(self.file, held), size
+        elements = self.file.elements(self.state)
+        size = int((elements.ends - elements.starts).sum())
+        if self.layout.key is None or not len(elements.starts):
+            return len(elements.starts), size
+        return self.layout.count(self.file, elements), size
 
     def contents(self) -> frozenset[tuple[bytes, bytes]]:
         """Return the entries of a broadcast state as bytes, unordered."""

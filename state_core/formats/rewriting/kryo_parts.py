@@ -155,10 +155,10 @@ class KryoPart(OpaqueSerializer):
         if cursor.present.size:
             rows = np.flatnonzero(cursor.present)
         starts, limits = cursor.position[rows], cursor.end[rows]
-        found = list(read_objects(self.values, cursor.data, starts, limits, cursor.place))
-        self.places += [PartPlaces(self.path, objects) for objects in found]
-        if found:
-            cursor.position[rows] = np.concatenate([objects.ends for objects in found])
+        batches = list(read_objects(self.values, cursor.data, starts, limits, cursor.place))
+        self.places += [PartPlaces(self.path, objects) for objects in batches]
+        if batches:
+            cursor.position[rows] = np.concatenate([objects.ends for objects in batches])
         offsets = np.zeros(cursor.rows + 1, np.int32)
         return pa.Array.from_buffers(
             pa.binary(), cursor.rows, [None, arrow_buffer(offsets), pa.py_buffer(b"")]
@@ -223,11 +223,11 @@ class PartsOfKryo:
             StateError: The value can't be parsed.
         """
         self.serializer.read(source)
-        found = []
+        places = []
         for part in self.parts:
-            found += [(start, end, part.path, item) for start, end, item in part.noted]
+            places += [(start, end, part.path, item) for start, end, item in part.noted]
             part.noted.clear()
-        return sorted(found, key=lambda each: each[:2])
+        return sorted(places, key=lambda each: each[:2])
 
     def located(
         self, rows: StateRows | ElementRows, stored: pa.LargeBinaryArray

@@ -176,8 +176,8 @@ class ElementClasses:
 
     def note(self, item: Item | None) -> None:
         """Add the classes of a collection's elements."""
-        for held in item.value if item is not None and isinstance(item.value, list) else ():
-            members = held if isinstance(held, tuple) else (held,)
+        for element in item.value if item is not None and isinstance(item.value, list) else ():
+            members = element if isinstance(element, tuple) else (element,)
             for classes, member in zip(self.parts, members, strict=False):
                 if member is not None:
                     classes.add(member.java_class)
@@ -376,8 +376,8 @@ class _Writers:
         sizes, done = np.zeros(len(objects.roots), np.int64), objects.roots >= 0
         lines = objects.roots[done]
         if isinstance(target, PartSnapshot):
-            out, sizes[done], told = _written(target.part, objects.parts, lines)
-            done[done] = told == WRITTEN
+            out, sizes[done], outcomes = _written(target.part, objects.parts, lines)
+            done[done] = outcomes == WRITTEN
             return out, sizes, done
         try:
             column = _column_of(target, objects.parts, lines)
@@ -442,9 +442,9 @@ def _pairs(
             new = after.nested[index] if same else None  # type: ignore[union-attr]
             yield from _pairs(old, new, below(path, before.nested_name(index)))
     elif isinstance(before, PojoSerializerSnapshot):
-        held = _snapshots(after) if isinstance(after, PojoSerializerSnapshot) else {}
+        new_fields = _snapshots(after) if isinstance(after, PojoSerializerSnapshot) else {}
         for place, old in _snapshots(before).items():
-            yield from _pairs(old, held.get(place), below(path, place[1]))
+            yield from _pairs(old, new_fields.get(place), below(path, place[1]))
 
 
 def _snapshots(
@@ -483,8 +483,8 @@ def _value_of(target: TypeSerializerSnapshot, item: Any) -> Any:
         if isinstance(target, MapSerializerSnapshot):
             key, value = target.nested
             return [
-                (_value_of(key, each), None if held is None else _value_of(value, held))
-                for each, held in _elements(item)
+                (_value_of(key, each), None if content is None else _value_of(value, content))
+                for each, content in _elements(item)
             ]
         if isinstance(target, PojoSerializerSnapshot):
             return _pojo_of(target, item)
@@ -551,8 +551,8 @@ def _written(part: KryoPart, parts: Parts, lines: I64Array) -> tuple[U8Array, I6
 
 def _written_column(part: KryoPart, parts: Parts, lines: I64Array) -> pa.Array:
     """Return the bytes of objects that stay Kryo's."""
-    out, sizes, told = _written(part, parts, lines)
-    if (told != WRITTEN).any():
+    out, sizes, outcomes = _written(part, parts, lines)
+    if (outcomes != WRITTEN).any():
         raise EncodeError("an object that has to be written by itself")
     first = offsets_of(sizes)
     if first[-1] >> 31:
@@ -616,17 +616,17 @@ def _avro_of(kind: TypeSerializer, item: Any) -> Any:
             return [_avro_of(kind.item, each) for each in _elements(item)]
         if isinstance(kind, AvroMap):
             return [
-                (_avro_of(AvroString(), key), _avro_of(kind.value, held))
-                for key, held in _elements(item)
+                (_avro_of(AvroString(), key), _avro_of(kind.value, value))
+                for key, value in _elements(item)
             ]
         is_enum = isinstance(kind, AvroEnum) and item.value in kind.constants
         if is_enum or item.java_class == _BOXES.get(type(kind)):
             return item.value
     elif item is not None and type(kind) in _BOXES:
         return item  # a primitive
-    held = "null" if item is None else f"a {getattr(item, 'java_class', type(item).__name__)}"
+    value = "null" if item is None else f"a {getattr(item, 'java_class', type(item).__name__)}"
     raise EncodeError(
-        f"{held} where there should be Avro's {kind.name}, and how Avro writes it is not known",
+        f"{value} where there should be Avro's {kind.name}, and how Avro writes it is not known",
         remedy="migrate the state to another type in Flink 1, or leave it out",
     )
 
@@ -646,8 +646,8 @@ def _pojo_of(target: PojoSerializerSnapshot, item: Item) -> dict[str, Any]:
     for entry in pojo.fields:
         if entry.value is None or entry.value.snapshot is None:
             raise EncodeError(f"{pojo.java_class} without a serializer of {entry.name!r}")
-        held = _field_of(item, entry.name)
-        values[entry.name] = None if held is None else _value_of(entry.value.snapshot, held)
+        member = _field_of(item, entry.name)
+        values[entry.name] = None if member is None else _value_of(entry.value.snapshot, member)
     return values
 
 
@@ -667,9 +667,9 @@ def _subclass_of(target: PojoSerializerSnapshot, item: Item) -> SubclassValue:
     pojo = target.pojo
     for entries, tagged in ((pojo.registered, True), (pojo.non_registered, False)):
         for tag, entry in enumerate(entries):
-            held = None if entry.value is None else entry.value.snapshot
-            if entry.name == item.java_class and held is not None:
-                value = _value_of(held, item)
+            snapshot = None if entry.value is None else entry.value.snapshot
+            if entry.name == item.java_class and snapshot is not None:
+                value = _value_of(snapshot, item)
                 fields = value if isinstance(value, dict) else {}
                 return SubclassValue(
                     {each.name: fields.get(each.name) for each in pojo.fields},
@@ -956,14 +956,14 @@ def _upgraded_keys(
 
 
 def find_collections(
-    rows: StateRows | ElementRows, before: TypeSerializerSnapshot, found: dict[str, ElementClasses]
+    rows: StateRows | ElementRows, before: TypeSerializerSnapshot, noted: dict[str, ElementClasses]
 ) -> None:
     """Note the classes of the elements of all collections by Kryo in some rows.
 
     Args:
         rows: The rows.
         before: The serializer of their values.
-        found: The classes by the collection's path, to which those of these rows are added.
+        noted: The classes by the collection's path, to which those of these rows are added.
 
     Raises:
         StateError: A value can't be parsed.
@@ -976,15 +976,15 @@ def find_collections(
 
         def note(source: DataInput) -> bytes:
             for _, _, path, item in parts.of(source):
-                if path in found:
-                    found[path].note(item)
+                if path in noted:
+                    noted[path].note(item)
             return b""
 
         _each_value(rows, stored, note)
         return
     for each in places:
-        if each.path in found:
-            found[each.path].note_all(each.objects)
+        if each.path in noted:
+            noted[each.path].note_all(each.objects)
 
 
 def _at(error: StateError, place: str) -> StateError:

@@ -248,11 +248,11 @@ def null_value_fields(rows: StateRows | ElementRows) -> dict[str, NullField]:
     value = rows.layout.value
     if value is None or VALUE not in rows.batch.schema.names:
         return {}
-    found = dict(_null_fields(rows, value, rows.batch.column(VALUE)))
-    if found and rows.batch.column(RAW_VALUE).null_count < len(rows.batch):
+    fields = dict(_null_fields(rows, value, rows.batch.column(VALUE)))
+    if fields and rows.batch.column(RAW_VALUE).null_count < len(rows.batch):
         typed = rows.batch.column(VALUE).filter(pc.invert(exact_values(rows)))
-        found = dict(_null_fields(rows, value, typed))
-    return found
+        fields = dict(_null_fields(rows, value, typed))
+    return fields
 
 
 def _null_fields(
@@ -303,11 +303,11 @@ def inexact_rows(rows: StateRows | ElementRows, column: str = VALUE) -> BoolArra
     at = np.flatnonzero(rows.batch.column(raw_name).is_valid())
     less[at] = True
     if at.size and column == VALUE:
-        held = replace(rows, batch=rows.batch.take(pa.array(at)))
-        less[at] = np.asarray(current_exact(held.layout, held.batch).is_valid())
-        if isinstance(held.layout.value, ContentSerializer | DecodedSerializer):
-            less[at] &= _with_nulls(held)
-        at = at[np.asarray(held.batch.column(VALUE).is_valid())]
+        exact_rows = replace(rows, batch=rows.batch.take(pa.array(at)))
+        less[at] = np.asarray(current_exact(exact_rows.layout, exact_rows.batch).is_valid())
+        if isinstance(exact_rows.layout.value, ContentSerializer | DecodedSerializer):
+            less[at] &= _with_nulls(exact_rows)
+        at = at[np.asarray(exact_rows.batch.column(VALUE).is_valid())]
         less[at] &= ~_differs_in_kind(replace(rows, batch=rows.batch.take(pa.array(at))))
     return less
 
@@ -407,23 +407,23 @@ def _renewed(
     """
     at = np.flatnonzero(old.is_valid())
     chosen = pa.array(at)
-    held = batch.take(chosen)
-    writer = layout.value_writer(held)
-    exact = _current(held.column(RAW_VALUE), writer.exact)
+    taken = batch.take(chosen)
+    writer = layout.value_writer(taken)
+    exact = _current(taken.column(RAW_VALUE), writer.exact)
     place, was = _kind_at(layout), _kind_at(before)
     if place is not None and was is not None and exact.null_count:
         kinds = pc.binary_slice(old.take(chosen), was, was + 1)
-        kinds = pc.if_else(pc.and_(exact.is_null(), held.column(VALUE).is_valid()), kinds, None)
+        kinds = pc.if_else(pc.and_(exact.is_null(), taken.column(VALUE).is_valid()), kinds, None)
         written = writer.to_binary().cast(exact.type)
         for kind in CHANGES:
             changed = pc.binary_replace_slice(
                 written, start=place, stop=place + 1, replacement=kind
             )
             exact = pc.if_else(pc.fill_null(pc.equal(kinds, kind), False), changed, exact)
-    whole = np.zeros(len(batch), object)
-    whole[:] = None
-    whole[at] = exact.to_pylist()
-    return pa.array(whole, pa.binary())
+    renewed = np.zeros(len(batch), object)
+    renewed[:] = None
+    renewed[at] = exact.to_pylist()
+    return pa.array(renewed, pa.binary())
 
 
 def _inserted(lists: pa.LargeBinaryArray, at: int) -> pa.LargeBinaryArray:
@@ -437,10 +437,10 @@ def _inserted(lists: pa.LargeBinaryArray, at: int) -> pa.LargeBinaryArray:
     data = np.frombuffer(lists.buffers()[2], np.uint8).copy()
 
     def number(position: I64Array) -> I64Array:
-        found = np.zeros(len(position), np.int64)
+        result = np.zeros(len(position), np.int64)
         for byte in range(4):
-            found = found << 8 | data[position + byte]
-        return found
+            result = result << 8 | data[position + byte]
+        return result
 
     position = bounds[:-1] + at
     left, position = number(position), position + 4
@@ -502,8 +502,8 @@ def _migrate_exact(
     typed = decode(binary_cursor(exact))
     take = np.arange(len(column))
     take[which] = len(column) + np.arange(len(which))
-    whole = pa.concat_arrays([column, typed]).take(pa.array(take))
-    return whole, pa.array(migrated, pa.binary())
+    values = pa.concat_arrays([column, typed]).take(pa.array(take))
+    return values, pa.array(migrated, pa.binary())
 
 
 def _migrate_bytes(before: TypeSerializer, after: TypeSerializer, data: bytes, state: str) -> bytes:

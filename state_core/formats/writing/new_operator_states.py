@@ -119,13 +119,13 @@ def _conform(layout: OperatorLayout, state: NewOperatorState) -> pa.RecordBatch:
         )
         for batch in batches
     ]
-    whole = pa.concat_batches(parts) if parts else pa.RecordBatch.from_pylist([], schema=schema)
+    rows = pa.concat_batches(parts) if parts else pa.RecordBatch.from_pylist([], schema=schema)
     for name in needed:
-        null = pc.and_(whole[name].is_null(), whole[f"raw_{name}"].is_null())
+        null = pc.and_(rows[name].is_null(), rows[f"raw_{name}"].is_null())
         row = pc.index(null, value=True).as_py()
         if row >= 0 and (name == "key" or layout.key is None):
             raise EncodeError(f"row {row} has no {name}", remedy="leave such rows out")
-    return whole if layout.key is not None else _ordered(whole)
+    return rows if layout.key is not None else _ordered(rows)
 
 
 def _ordered(batch: pa.RecordBatch) -> pa.RecordBatch:

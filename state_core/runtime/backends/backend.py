@@ -192,8 +192,8 @@ class KeyedStateBackend:
         Raises:
             IncompatibleError: The restored queue has namespaces of another type.
         """
-        asked = NewKeyedState.timers(domain, (), namespace=namespace, service=service)
-        info = asked.meta_info(self.registry.key.snapshot)
+        declared = NewKeyedState.timers(domain, (), namespace=namespace, service=service)
+        info = declared.meta_info(self.registry.key.snapshot)
         existing = self._queues.get(info.name)
         if existing is not None and same_info(self.registered(info.name).info, info):
             return existing

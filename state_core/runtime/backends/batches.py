@@ -188,8 +188,8 @@ def _pieces(encoded: pa.Array) -> list[bytes]:
     """Return the bytes of each row."""
     _, offsets, data = encoded.buffers()
     bounds = np.frombuffer(offsets, np.int64, len(encoded) + 1).tolist()
-    whole = b"" if data is None else data.to_pybytes()
-    return cut_pieces(whole, bounds[:-1], bounds[1:])
+    content = b"" if data is None else data.to_pybytes()
+    return cut_pieces(content, bounds[:-1], bounds[1:])
 
 
 def _decoded(

@@ -277,7 +277,7 @@ class RocksDBMapTable(_RocksDBTable):
         """Yield all current entries of a key."""
         head = self.database.head(group) + key
         pieces = scan_group(self.family, head)
-        return ((whole[len(head) :], value) for piece in pieces for whole, value in piece)
+        return ((full_key[len(head) :], value) for piece in pieces for full_key, value in piece)
 
     def is_empty(self, group: int, key: bytes) -> bool:
         """Return whether the key has no entries."""
@@ -287,8 +287,8 @@ class RocksDBMapTable(_RocksDBTable):
         """Remove all entries of a key."""
         batch = WriteBatch(raw_mode=True)
         for piece in scan_group(self.family, self.database.head(group) + key):
-            for whole, _ in piece:
-                batch.delete(whole, self.handle)
+            for full_key, _ in piece:
+                batch.delete(full_key, self.handle)
         self.database.write(batch)
 
     def keys(self, group: int) -> Iterator[bytes]:
@@ -298,8 +298,8 @@ class RocksDBMapTable(_RocksDBTable):
         for piece in scan_group(self.family, self.database.head(group)):
             entries = scanned_entries(0, group, piece, prefix)
             ends = namespace_ends(self.layout, entries)
-            for (whole, _), length in zip(piece, (ends - entries.key_start).tolist(), strict=True):
-                key = whole[prefix : prefix + length]
+            for (stored, _), length in zip(piece, (ends - entries.key_start).tolist(), strict=True):
+                key = stored[prefix : prefix + length]
                 if key != before:
                     before = key
                     yield key

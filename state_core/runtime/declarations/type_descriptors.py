@@ -155,12 +155,12 @@ def _spec_of(hint: Any, place: str, within: tuple[Any, ...]) -> TypeSpec:
         return _spec_of(hint.__supertype__, place, within)
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        said = [
+        specs = [
             argument
             for argument in arguments[1:]
             if isinstance(argument, str | Mapping | TypeDescriptor)
         ]
-        return _spec_of(said[0] if said else arguments[0], place, within)
+        return _spec_of(specs[0] if specs else arguments[0], place, within)
     if origin in (Union, types.UnionType):
         return composed("Nullable", [_spec_of(_optional(hint, place), place, within)])
     if origin is not None:

@@ -51,7 +51,7 @@ _LOST = "Flink looks for it elsewhere, and the state begins empty"
 
 def check_restore(
     job: JobDeclaration,
-    held: Iterable[HeldOperator],
+    stored: Iterable[HeldOperator],
     *,
     allow_missing: bool = False,
     union_limit: int = UNION_LIMIT,
@@ -60,11 +60,11 @@ def check_restore(
 
     Args:
         job: The declaration.
-        held: The operators of the snapshot.
+        stored: The operators of the snapshot.
         allow_missing: Whether an operator may be missing (`--allowNonRestoredState`).
         union_limit: The size in bytes, over all subtasks, above which a UNION list gets a warning.
     """
-    operators = {operator.operator_id: operator for operator in held}
+    operators = {operator.operator_id: operator for operator in stored}
     findings: list[Finding] = []
     for operator in job.operators:
         before = operators.pop(operator_id_of_uid(operator.uid), None)
@@ -141,80 +141,80 @@ class _Check:
         )
         yield from self.judged("key", result.result, "write the state anew, by its new key")
 
-    def state(self, declared: StateDeclaration, held: list[StoredState]) -> Iterator[Finding]:
+    def state(self, declared: StateDeclaration, stored: list[StoredState]) -> Iterator[Finding]:
         """Check one declared state against those of its name."""
         form = _form(declared)
-        same = [state for state in held if state.form in (form, "keyed unknown")]
+        same = [state for state in stored if state.form in (form, "keyed unknown")]
         same = [state for state in same if state.keyed == form.startswith("keyed")]
         if same:
             yield from self.same(declared, same[0])
-        elif held:
-            yield self.changed(declared, held[0], form)
+        elif stored:
+            yield self.changed(declared, stored[0], form)
         else:
             problem = f"the snapshot has no {form} state of that name, and it begins empty"
             yield self.warning(
                 "new_state", problem, "if it should not, look for its name", declared
             )
 
-    def changed(self, declared: StateDeclaration, held: StoredState, form: str) -> Finding:
+    def changed(self, declared: StateDeclaration, stored: StoredState, form: str) -> Finding:
         """Return the fault of another kind, another redistribution, or another form of state."""
-        problem = f"{held.form} state in the snapshot, declared as {form} state"
-        remedy = f"declare it as {held.form} state, or give the new one another name"
-        if held.keyed and form.startswith("keyed"):
+        problem = f"{stored.form} state in the snapshot, declared as {form} state"
+        remedy = f"declare it as {stored.form} state, or give the new one another name"
+        if stored.keyed and form.startswith("keyed"):
             return self.fault("kind", f"{problem}: a state keeps its kind", remedy, declared)
-        if held.form in _LISTS and form in _LISTS:
-            how = held.form.removesuffix(" list")
+        if stored.form in _LISTS and form in _LISTS:
+            how = stored.form.removesuffix(" list")
             remedy = f"redistribute_by {how}, or give the new one another name"
             return self.fault("redistribution", f"{problem}: Flink refuses", remedy, declared)
         return self.fault("redistribution", f"{problem}: {_LOST}", remedy, declared)
 
-    def same(self, declared: StateDeclaration, held: StoredState) -> Iterator[Finding]:
+    def same(self, declared: StateDeclaration, stored: StoredState) -> Iterator[Finding]:
         """Check the types of a state, and the rules of its kind."""
         remedy = "declare the type that it has, or migrate the state first"
-        yield from self.judged("type", self.types(declared, held), remedy, declared)
-        if held.form == "UNION list":
-            yield from self.union(declared, held)
-        if held.disagreeing:
-            who = ", ".join(map(str, held.disagreeing))
+        yield from self.judged("type", self.types(declared, stored), remedy, declared)
+        if stored.form == "UNION list":
+            yield from self.union(declared, stored)
+        if stored.disagreeing:
+            who = ", ".join(map(str, stored.disagreeing))
             problem = f"its copies differ, those of the subtasks {who} from the first"
             remedy = "let one subtask's copy count: the broadcast side wrote unlike things"
             yield self.warning("identical", problem, remedy, declared)
 
-    def types(self, declared: StateDeclaration, held: StoredState) -> Compatibility:
+    def types(self, declared: StateDeclaration, stored: StoredState) -> Compatibility:
         """Return the compatibility of the serializers."""
         name = declared.name
-        if held.keyed:
+        if stored.keyed:
             key = self.held.key or parse_type("Void")
-            old = OperatorSchema("", key, {name: held.meta})
+            old = OperatorSchema("", key, {name: stored.meta})
             new = OperatorSchema("", key, {name: _keyed_meta(declared, key)})
         else:
-            old = OperatorSchema("", None, operator_states={name: held.meta})
+            old = OperatorSchema("", None, operator_states={name: stored.meta})
             new = OperatorSchema("", None, operator_states={name: _operator_meta(declared)})
         (*_, result) = check_operators([old], [new])
         return result.result
 
-    def union(self, declared: StateDeclaration, held: StoredState) -> Iterator[Finding]:
+    def union(self, declared: StateDeclaration, stored: StoredState) -> Iterator[Finding]:
         """Check the size of a UNION list, which every subtask gets in full."""
         count = self.operator.parallelism or self.held.parallelism
-        whole = held.state_bytes * count
-        if count > 1 and whole >= self.union_limit:
+        total = stored.state_bytes * count
+        if count > 1 and total >= self.union_limit:
             problem = (
-                f"{held.elements:,} elements of {_size(held.state_bytes)} go to each of {count}"
-                f" subtasks: {held.elements * count:,} elements of {_size(whole)} on restore"
+                f"{stored.elements:,} elements of {_size(stored.state_bytes)} go to each of {count}"
+                f" subtasks: {stored.elements * count:,} elements of {_size(total)} on restore"
             )
             remedy = "keep what a subtask needs and drop the rest, or use SPLIT"
             yield self.warning("union_memory", problem, remedy, declared)
 
-    def undeclared(self, name: str, held: StoredState) -> Iterator[Finding]:
+    def undeclared(self, name: str, stored: StoredState) -> Iterator[Finding]:
         """Check a state that is not declared; timers never are."""
-        if held.meta.kind is BackendStateType.PRIORITY_QUEUE:
+        if stored.meta.kind is BackendStateType.PRIORITY_QUEUE:
             return
         keyed = {StreamKind.KEYED, StreamKind.GLOBAL} & set(self.operator.inputs)
-        if held.keyed and not keyed:
-            problem = f"{held.form} state over {self.operator.streams}: nothing restores it"
+        if stored.keyed and not keyed:
+            problem = f"{stored.form} state over {self.operator.streams}: nothing restores it"
             fate = "the next savepoint is without it"
         else:
-            problem = f"{held.form} state that is not declared"
+            problem = f"{stored.form} state that is not declared"
             fate = "it is restored and kept, and nobody reads it"
         yield Finding(
             Severity.WARNING,

@@ -172,8 +172,8 @@ class AvroSerializer(TypeSerializer):
         A part that is used again counts again, since it has its own columns.
         """
         sizes = [self._sizes[id(part)] for part in parts]
-        columns = 1 + sum(held for held, _ in sizes)
-        empty = sum(held for _, held in sizes) + (serializer.min_length == 0)
+        columns = 1 + sum(count for count, _ in sizes)
+        empty = sum(count for _, count in sizes) + (serializer.min_length == 0)
         if isinstance(serializer, AvroUnion):  # only one branch is read
             empty -= sum(isinstance(part, AvroNull) for part in parts)
         if columns > COLUMNS.most or empty > EMPTY_FIELDS.most:

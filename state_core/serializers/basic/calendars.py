@@ -108,8 +108,8 @@ def is_date(year: int, month: int, day: int) -> bool:
 
 def is_time(hour: int, minute: int, second: int, nano: int) -> bool:
     """Return whether a day has that time."""
-    whole = 0 <= hour < 24 and 0 <= minute < 60 and 0 <= second < 60
-    return whole and 0 <= nano < 1_000_000_000
+    valid = 0 <= hour < 24 and 0 <= minute < 60 and 0 <= second < 60
+    return valid and 0 <= nano < 1_000_000_000
 
 
 def date_text(year: int, month: int, day: int) -> str:

@@ -70,9 +70,9 @@ FIRST_SECOND, LAST_SECOND = -31_557_014_167_219_200, 31_556_889_864_403_199  # o
 def _from_millis(millis: I64Array, extra_nanos: I64Array, null: Bools) -> TimeColumn:
     """Convert milliseconds, and additional nanoseconds, to microseconds."""
     shown = (millis >= FIRST_MICRO // 1000) & (millis <= LAST_MICRO // 1000) & ~null
-    whole = np.where(shown, millis, 0) * 1000 + extra_nanos // 1000
+    micros = np.where(shown, millis, 0) * 1000 + extra_nanos // 1000
     exact = null | (shown & (extra_nanos % 1000 == 0))
-    return TimeColumn(whole, null, shown, exact)
+    return TimeColumn(micros, null, shown, exact)
 
 
 class DateSerializer(FieldsSerializer):

@@ -436,8 +436,8 @@ class MapSerializer(TypeSerializer):
         self.value.encode(items, entries.valued(items))
 
     def _entry_sizes(self, keys: pa.Array, items: pa.Array) -> I64Array:
-        held = present_rows(items) if self.null_flags else ALL_PRESENT
-        sizes: I64Array = self.key.sizes(keys, ALL_PRESENT) + self.value.sizes(items, held)
+        present = present_rows(items) if self.null_flags else ALL_PRESENT
+        sizes: I64Array = self.key.sizes(keys, ALL_PRESENT) + self.value.sizes(items, present)
         return sizes + self.null_flags
 
 

@@ -291,11 +291,11 @@ class _PojoRule(MigrationRule):
                 remedy="give it with the new type, among `registered` or `non_registered`",
             )
         tag = list(new.registered).index(java_class) if java_class in new.registered else None
-        whole = migrate_value(was, becomes, value.value)
-        own = named_values(becomes, whole)
+        migrated = migrate_value(was, becomes, value.value)
+        own = named_values(becomes, migrated)
         named = zip(new.names, fields.items(), strict=True)
-        seen = {called: own.get(name, held) for name, (called, held) in named}
-        return SubclassValue(seen, java_class, whole, tag)
+        seen = {called: own.get(name, default) for name, (called, default) in named}
+        return SubclassValue(seen, java_class, migrated, tag)
 
 
 class _DecodedRule(MigrationRule):

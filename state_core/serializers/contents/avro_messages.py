@@ -305,18 +305,18 @@ class AvroMessages(Content):
             EncodeError: There is no schema in it.
         """
         try:
-            said = json.loads(text)
+            schemas = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise EncodeError(f"no schema of Avro ({error})", remedy=_REMEDY) from error
-        if not isinstance(said, dict) or "type" in said:
-            said = {ANY_ID: said}
-        numbers = [number for number in said if number != ANY_ID]
-        if not said or any(not each.isdecimal() or int(each) >= 1 << 31 for each in numbers):
+        if not isinstance(schemas, dict) or "type" in schemas:
+            schemas = {ANY_ID: schemas}
+        numbers = [number for number in schemas if number != ANY_ID]
+        if not schemas or any(not each.isdecimal() or int(each) >= 1 << 31 for each in numbers):
             raise EncodeError("schemas that are not by number", remedy=_REMEDY)
-        if numbers and len(numbers) < len(said):
+        if numbers and len(numbers) < len(schemas):
             raise EncodeError(f"a schema of {ANY_ID}, beside others by number", remedy=_REMEDY)
-        ordered = sorted(said, key=lambda number: (len(number), number))
-        return cls({number: json.dumps(said[number]) for number in ordered})
+        ordered = sorted(schemas, key=lambda number: (len(number), number))
+        return cls({number: json.dumps(schemas[number]) for number in ordered})
 
     @property
     def saying(self) -> str:

@@ -78,20 +78,20 @@ class ContentSerializer(TypeSerializer):
 
     def read(self, source: DataInput) -> Any:
         """Read one value; None if it is null, or not of the form."""
-        held = self.inner.read(source)
-        if held is None:
+        stored = self.inner.read(source)
+        if stored is None:
             return None
         try:
-            return self.content.read(_bytes_of(held))
+            return self.content.read(_bytes_of(stored))
         except UnfitError:
             return None
 
     def write(self, value: Any, out: DataOutput) -> None:
         """Write one value."""
-        held: Any = None if value is None else self.content.write(value)
-        if held is not None and pa.types.is_string(self.inner.arrow_type):
-            held = held.decode()
-        self.inner.write(held, out)
+        encoded: Any = None if value is None else self.content.write(value)
+        if encoded is not None and pa.types.is_string(self.inner.arrow_type):
+            encoded = encoded.decode()
+        self.inner.write(encoded, out)
 
     def _decode_values(self, cursor: Cursor) -> list[Any]:
         """Read the texts or bytes as a column, and what they hold one by one."""
@@ -125,12 +125,12 @@ class ContentSerializer(TypeSerializer):
 
     def _held(self, values: pa.Array, present: U8Array) -> pa.Array:
         wanted = np.ones(len(values), np.uint8) if present.size == 0 else present
-        held = [
+        encoded = [
             None if value is None or not here else self.content.write(value)
             for value, here in zip(values.to_pylist(), wanted.tolist(), strict=True)
         ]
-        return pa.array(held, pa.binary()).cast(self.inner.arrow_type)
+        return pa.array(encoded, pa.binary()).cast(self.inner.arrow_type)
 
 
-def _bytes_of(held: str | bytes) -> bytes:
-    return held if isinstance(held, bytes) else held.encode("utf-8", "surrogatepass")
+def _bytes_of(data: str | bytes) -> bytes:
+    return data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")

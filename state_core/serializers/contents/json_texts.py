@@ -150,20 +150,20 @@ class _StructText:
         """Return a value of JSON in Arrow's form."""
         if type(value) is not dict:
             raise UnfitError("object")
-        found = {}
+        fields = {}
         for name, column, member in self.members:
-            held = value.get(name)
-            found[column] = None if held is None else member.read(held)
-        return found
+            item = value.get(name)
+            fields[column] = None if item is None else member.read(item)
+        return fields
 
     def write(self, value: Any) -> Any:
         """Return a value of the column as JSON."""
-        found = {}
+        fields = {}
         for name, column, member in self.members:
-            held = value.get(column)
-            if held is not None:
-                found[name] = member.write(held)
-        return found
+            item = value.get(column)
+            if item is not None:
+                fields[name] = member.write(item)
+        return fields
 
 
 _Typed: TypeAlias = "Leaf | _ListText | _MapText | _StructText"

@@ -126,9 +126,9 @@ def read_config_snapshot(
     named = serializer.java_class.name if isinstance(serializer, JavaObject) else "unknown"
     if class_name == PARAMETERLESS:
         _read_identifier(source)
-        found = _snapshot_of(named, classes)
-        if found is not None:
-            return found
+        snapshot = _snapshot_of(named, classes)
+        if snapshot is not None:
+            return snapshot
     elif source.unknown is None:
         raise UnknownSerializerError(
             f"{_words(f'{named} with {class_name}')}, and what follows it can't be found without"
@@ -152,10 +152,10 @@ def read_parameterless(source: DataInput, classes: Classes) -> TypeSerializerSna
     if class_name != PARAMETERLESS:
         raise _refused(class_name, at)
     serializer = _read_identifier(source)
-    found = _snapshot_of(serializer, classes)
-    if found is None:
+    snapshot = _snapshot_of(serializer, classes)
+    if snapshot is None:
         raise _refused(serializer, at)
-    return found
+    return snapshot
 
 
 def _read_identifier(source: DataInput) -> str:

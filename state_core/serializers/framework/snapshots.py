@@ -237,12 +237,12 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
         worst = worst_of((outer, *results))
         if worst.verdict is not Verdict.COMPATIBLE_WITH_RECONFIGURED_SERIALIZER:
             return worst
-        whole = copy(outer.reconfigured if outer.reconfigured is not None else self)
-        whole.nested = tuple(
+        reconfigured = copy(outer.reconfigured if outer.reconfigured is not None else self)
+        reconfigured.nested = tuple(
             new if result.reconfigured is None else result.reconfigured
             for new, result in zip(self.nested, results, strict=True)
         )
-        return replace(worst, reconfigured=whole)
+        return replace(worst, reconfigured=reconfigured)
 
     def resolve_outer_schema_compatibility(self, old: Self) -> Compatibility:
         """Return the verdict on the outer payloads; as is by default."""

@@ -36,9 +36,9 @@ class WholeText(str):
 
     def __new__(cls, text: str, numbers: Sequence[int] = ()) -> Self:
         """Return the text, with its numbers."""
-        whole = super().__new__(cls, text)
-        whole.numbers = tuple(numbers)
-        return whole
+        instance = super().__new__(cls, text)
+        instance.numbers = tuple(numbers)
+        return instance
 
 
 @contextmanager

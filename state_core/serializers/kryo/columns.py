@@ -107,10 +107,10 @@ class EnumColumn(ScalarColumn):
         if numbers.null_count != values.null_count:
             raise EncodeError(f"no constant of {self.java_class}")
         rows = np.flatnonzero(present_mask(values))
-        held = numbers.fill_null(0).to_numpy()[rows].astype(np.int64) + 1
+        ids = numbers.fill_null(0).to_numpy()[rows].astype(np.int64) + 1
 
         def place(table: PlacedTable, lines: I64Array) -> None:
-            table.put(lines[rows], self.java_class, held)
+            table.put(lines[rows], self.java_class, ids)
 
         return TablePlan(np.ones(len(values), np.int64), place)
 
@@ -366,28 +366,28 @@ class _Struct(ScalarColumn):
     def many(self, table: MarkedTable, lines: I64Array) -> pa.Array:
         """Return the column of many objects."""
         right = table.of_class(lines, self.java_class)
-        held = lines[right]
-        if not held.size:
+        present = lines[right]
+        if not present.size:
             return pa.nulls(len(lines), self.arrow_type)
-        fields = table.parts.fields(held, self.java_class)
+        fields = table.parts.fields(present, self.java_class)
         columns = [
             column.many(table, fields[name])
             for name, column in zip(self.names, self.fields.values(), strict=True)
         ]
-        whole = pa.StructArray.from_arrays(columns, fields=list(self.arrow_type))
+        structs = pa.StructArray.from_arrays(columns, fields=list(self.arrow_type))
         if right.all():
-            return whole
+            return structs
         places = np.where(right, np.cumsum(right) - 1, 0)
-        return whole.take(pa.array(places, mask=~right))
+        return structs.take(pa.array(places, mask=~right))
 
     def plan(self, values: pa.Array) -> TablePlan:
         """Return the plan by which many objects are written."""
         if not self.by_kernels:
             raise EncodeError(f"a {self.java_class}, which is written by itself")
-        rows, held = not_null(values)
+        rows, present = not_null(values)
         called = dict(zip(self.names, self.fields, strict=True))
         columns = [called[name] for name in in_java_order(self.names)]
-        plans = [self.fields[column].plan(held.field(column)) for column in columns]
+        plans = [self.fields[column].plan(present.field(column)) for column in columns]
         sizes = np.ones(len(values), np.int64)
         for plan in plans:
             sizes[rows] += plan.sizes

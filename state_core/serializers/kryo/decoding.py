@@ -82,11 +82,11 @@ _declared = _Declared()
 plugins.forget_with(lambda: _declared.forget())  # noqa: PLW0108 - whichever it is then
 
 
-def declare_classes(said: Mapping[str, Any], place: str = "") -> None:
+def declare_classes(declared: Mapping[str, Any], place: str = "") -> None:
     """Declare a user's classes that Kryo writes field by field, and enums.
 
     Args:
-        said: The declaration: `flink`, 1 or 2, the version that wrote the values; `classes`, by
+        declared: The declaration: `flink`, 1 or 2, the version that wrote the values; `classes`, by
             binary name
             `{fields: {name: type}}` or `{enum: [constants]}`, each with `final: true` if no class
             extends it; `types`, by a state's class its type with arguments, such as
@@ -96,11 +96,11 @@ def declare_classes(said: Mapping[str, Any], place: str = "") -> None:
     Raises:
         EncodeError: The declaration does not have that form.
     """
-    wrong = [key for key in said if key not in _KEYS]
+    wrong = [key for key in declared if key not in _KEYS]
     if wrong:
         allowed = f"it may have {', '.join(_KEYS)}"
         raise EncodeError(f"{wrong[0]!r} is not known", place=place, remedy=allowed)
-    flink = said.get("flink")
+    flink = declared.get("flink")
     if flink is None:
         raise EncodeError(
             "the Flink that wrote the values is not given",
@@ -113,11 +113,11 @@ def declare_classes(said: Mapping[str, Any], place: str = "") -> None:
         raise EncodeError(f"flink: {flink}, and another file says otherwise", place=place)
     classes = {
         name: _class(str(name), fields, place)
-        for name, fields in _mapping(said, "classes", place).items()
+        for name, fields in _mapping(declared, "classes", place).items()
     }
     types = {
         name: _type(text, f"{place}, types: {name}".removeprefix(", "))
-        for name, text in _mapping(said, "types", place).items()
+        for name, text in _mapping(declared, "types", place).items()
     }
     _declared.classes.update(classes)
     _declared.types.update(types)

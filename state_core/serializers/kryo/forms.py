@@ -214,8 +214,8 @@ def _put_timestamp(writer: ObjectWriter, value: tuple[int, int]) -> None:
     millis, nanos = value
     if not 0 <= nanos <= _NANO[1] or not LONG_LIMITS[0] <= millis <= LONG_LIMITS[1]:
         raise EncodeError(f"{value!r} is no java.sql.Timestamp")
-    whole = nanos // 1_000_000 if writer.version is KryoVersion.FLINK_1 else 0
-    writer.varlong(millis + whole)
+    extra_millis = nanos // 1_000_000 if writer.version is KryoVersion.FLINK_1 else 0
+    writer.varlong(millis + extra_millis)
     writer.varint(nanos)
 
 
@@ -274,7 +274,7 @@ def _put_locale(writer: ObjectWriter, value: tuple[str, ...]) -> None:
     handles += [""] if handles else ["", "Ljava/lang/String;", ""]
     language, country, variant, script, extensions = (*value, "", "")[:5]
     for text in (country, extensions, language, script, variant):
-        place = next((n for n, held in enumerate(handles) if n > 2 and held == text), None)
+        place = next((n for n, written in enumerate(handles) if n > 2 and written == text), None)
         if place is not None:
             writer.out.write_byte(_REFERENCE)
             writer.out.write_int(_FIRST_HANDLE + place)

@@ -127,32 +127,32 @@ class JsonValues:
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise EncodeError(f"{text[:200]!r} is no value of Kryo's ({error})") from error
 
-    def from_json(self, said: Any) -> Item | None:
+    def from_json(self, value: Any) -> Item | None:
         """Return the object for a JSON value."""
-        if said is None:
+        if value is None:
             return None
-        java_class, extra = BARE[type(said)], None
-        if isinstance(said, dict) and CLASS in said:
-            java_class, extra, said = said[CLASS], said.get("with"), said["value"]
-        elif isinstance(said, dict):
-            said = list(said.items())
+        java_class, extra = BARE[type(value)], None
+        if isinstance(value, dict) and CLASS in value:
+            java_class, extra, value = value[CLASS], value.get("with"), value["value"]
+        elif isinstance(value, dict):
+            value = list(value.items())
         form = self.classes.form_of(java_class)
         if isinstance(extra, dict):
             extra = self.from_json(extra)
-        item = Item(java_class, said, extra)
+        item = Item(java_class, value, extra)
         if isinstance(form, FieldForm):
             item.value = {
-                name: _unsaid(said[name], kind.box)
+                name: _unsaid(value[name], kind.box)
                 if kind.name in PRIMITIVES
-                else self.from_json(said[name])
+                else self.from_json(value[name])
                 for name, kind in form.fields.items()
             }
-        elif isinstance(form, MapForm) or (said and java_class.endswith("SingletonMap")):
-            item.value = [tuple(self.from_json(part) for part in pair) for pair in said]
+        elif isinstance(form, MapForm) or (value and java_class.endswith("SingletonMap")):
+            item.value = [tuple(self.from_json(part) for part in pair) for pair in value]
         elif isinstance(form, _OF_OBJECTS) or java_class.startswith(HOLDERS):
-            item.value = [self.from_json(part) for part in said]
+            item.value = [self.from_json(part) for part in value]
         else:
-            item.value = _unsaid(said, java_class)
+            item.value = _unsaid(value, java_class)
         return item
 
 
@@ -209,9 +209,9 @@ def _ways(classes: ClassTable) -> tuple[I64Array, I64Array, U8Array]:
     for name, (form, _) in zip(classes.names, classes.forms, strict=True):
         way = _way(name) if form != UNKNOWN else kernels.UNTOLD
         named = name != BARE[dict] and name in BARE.values()
-        told = way != kernels.UNTOLD and not named
+        tagged = way != kernels.UNTOLD and not named
         ways.append(way)
-        tags.append(f'{{"{CLASS}": "{name}", "value": '.encode() if told else b"")
+        tags.append(f'{{"{CLASS}": "{name}", "value": '.encode() if tagged else b"")
     offsets = offsets_of(np.array(list(map(len, tags)), np.int64))
     return np.array(ways, np.int64), offsets, np.frombuffer(b"".join(tags), np.uint8)
 

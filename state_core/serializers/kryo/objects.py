@@ -252,8 +252,8 @@ def _put_zone(writer: ObjectWriter, value: dict[str, Any]) -> None:
 
 
 def _text_in(value: dict[str, Any], name: str) -> str | None:
-    held = value[name]
-    return None if held is None else str(held.value)
+    item = value[name]
+    return None if item is None else str(item.value)
 
 
 def _get_zoned(reader: ObjectReader) -> dict[str, Any]:

@@ -129,7 +129,7 @@ def _parts(data: bytes) -> Iterator[tuple[int, int, Any]]:
 
 
 def _of(data: bytes, number: int) -> list[Any]:
-    return [value for found, _, value in _parts(data) if found == number]
+    return [value for field_number, _, value in _parts(data) if field_number == number]
 
 
 def _one(data: bytes, number: int, default: Any = 0) -> Any:
@@ -170,19 +170,19 @@ class _MessageDescriptors:
         for data in messages:
             name = _one(data, 1, b"").decode()
             full, java = f"{scope}.{name}", prefix + name
-            found = _ProtobufMessage(java, is_map=bool(_one(_one(data, 7, b""), 7)))
-            found.fields = sorted((_field(f, proto3) for f in _of(data, 2)), key=lambda f: f.number)
+            kind = _ProtobufMessage(java, is_map=bool(_one(_one(data, 7, b""), 7)))
+            kind.fields = sorted((_field(f, proto3) for f in _of(data, 2)), key=lambda f: f.number)
             for by in ("name", "number"):
-                if len({getattr(each, by) for each in found.fields}) < len(found.fields):
+                if len({getattr(each, by) for each in kind.fields}) < len(kind.fields):
                     raise ValueError(f"{full} has two fields of one {by}")
-            columns = column_names([each.name for each in found.fields])
-            for each, column in zip(found.fields, columns, strict=True):
+            columns = column_names([each.name for each in kind.fields])
+            for each, column in zip(kind.fields, columns, strict=True):
                 each.column = column
-            if found.is_map and not _is_entry(found.fields):
+            if kind.is_map and not _is_entry(kind.fields):
                 raise ValueError(f"{full} is no entry of a map")
             if full in self.messages:
                 raise ValueError(f"{full} is there twice")
-            self.messages[full] = found
+            self.messages[full] = kind
             self._types(_of(data, 3), _of(data, 4), full, java + "$", proto3)
 
     def check(self) -> None:
@@ -276,13 +276,13 @@ class _MessageDescriptors:
         """Return the value of a message."""
         message = self.messages[name]
         room.take(len(message.fields))
-        found: dict[int, list[tuple[int, Any]]] = {}
+        occurrences: dict[int, list[tuple[int, Any]]] = {}
         for number, wire, value in _parts(data):
-            found.setdefault(number, []).append((wire, value))
+            occurrences.setdefault(number, []).append((wire, value))
         result: dict[str, Any] = {}
         for each in message.fields:
             values: list[Any] = []
-            for wire, raw in found.get(each.number, ()):
+            for wire, raw in occurrences.get(each.number, ()):
                 values.extend(self._values(each, wire, raw, room))
             if each.repeated:
                 result[each.column] = values

@@ -148,11 +148,11 @@ class Scalar(ScalarColumn):
         placed = self.placed
         if placed is None:
             return super().plan(values)
-        rows, held = not_null(values)
+        rows, present = not_null(values)
 
         def place(table: PlacedTable, lines: I64Array) -> None:
             table.put(lines[rows], self.java_class)
-            placed(table, lines[rows], held)
+            placed(table, lines[rows], present)
 
         return TablePlan(np.ones(len(values), np.int64), place)
 
@@ -166,10 +166,10 @@ def _each(
         if table.parts.kind[line] == NULL:
             shown.append(None)
             continue
-        held = value(line)
+        original = value(line)
         try:
-            shown.append(show_value(column.show, held))
-            table.loose[line] |= keep_value(column.keep, shown[-1]) != held
+            shown.append(show_value(column.show, original))
+            table.loose[line] |= keep_value(column.keep, shown[-1]) != original
         except (UnsupportedFormatError, EncodeError):
             shown.append(None)
             table.unfit[line] = True
@@ -372,17 +372,17 @@ def _many_durations(table: MarkedTable, lines: I64Array, column: Scalar) -> pa.A
 def _many_moments(table: MarkedTable, lines: I64Array, column: Scalar) -> pa.Array:
     """Return times from seconds, or milliseconds, and nanoseconds."""
     parts, name = table.parts, column.java_class
-    whole, nanos = parts.number[lines], parts.start[lines]
+    ticks, nanos = parts.number[lines], parts.start[lines]
     exact = np.ones(len(lines), np.bool_)
     unit = 1_000_000 if name == "java.time.Instant" else 1000
     if name in _MILLIS_ONLY:
         nanos = np.zeros_like(nanos)
     elif name == "java.sql.Timestamp":  # of whole seconds
-        exact = whole % 1000 == 0
-        whole = whole // 1000 * 1000
+        exact = ticks % 1000 == 0
+        ticks = ticks // 1000 * 1000
     exact &= (nanos % 1000 == 0) & (nanos >= 0) & (nanos < NANOS)
-    fits = (whole >= _LEAST_MICROS // unit) & (whole <= _MOST_MICROS // unit)
-    micros = np.where(fits, whole, 0) * unit + nanos // 1000
+    fits = (ticks >= _LEAST_MICROS // unit) & (ticks <= _MOST_MICROS // unit)
+    micros = np.where(fits, ticks, 0) * unit + nanos // 1000
     return _marked_moments(table, lines, column.arrow_type, (micros, fits, exact))
 
 
@@ -390,10 +390,10 @@ def _marked_moments(
     table: MarkedTable,
     lines: I64Array,
     kind: pa.DataType,
-    found: tuple[I64Array, BoolArray, BoolArray],
+    moments: tuple[I64Array, BoolArray, BoolArray],
 ) -> pa.Array:
     """Return a column of microseconds, of which some do not fit, or are not exact."""
-    micros, fits, exact = found
+    micros, fits, exact = moments
     fits = fits & (micros >= _LEAST_MICROS) & (micros <= _MOST_MICROS)
     null = table.present(lines) == 0
     table.unfit[lines[~fits & ~null]] = True
@@ -562,16 +562,16 @@ def _place_durations(table: PlacedTable, lines: I64Array, values: pa.Array) -> N
     seconds, nanos = values.flatten()
     if seconds.null_count or nanos.null_count:
         raise EncodeError("a duration without a part")
-    found = fixed_values(nanos, np.int64)
-    if ((found < 0) | (found >= NANOS)).any():
+    fractions = fixed_values(nanos, np.int64)
+    if ((fractions < 0) | (fractions >= NANOS)).any():
         raise EncodeError("nanoseconds that are not those of a second")
-    table.number[lines], table.start[lines] = fixed_values(seconds, np.int64), found
+    table.number[lines], table.start[lines] = fixed_values(seconds, np.int64), fractions
 
 
 def _plan_date_times(values: pa.Array) -> TablePlan:
     """Return the plan of times: a date and a time within each."""
-    rows, held = not_null(values)
-    micros, sizes = _micros(held), np.ones(len(values), np.int64)
+    rows, present = not_null(values)
+    micros, sizes = _micros(present), np.ones(len(values), np.int64)
     sizes[rows] = 3
 
     def place(table: PlacedTable, lines: I64Array) -> None:

@@ -74,10 +74,10 @@ class KryoSerializer(DecodedSerializer):
         """Read a column of new UUIDs; None, with the cursor where it was, if not all are."""
         rows = slice(None) if cursor.present.size == 0 else np.flatnonzero(cursor.present)
         end = cursor.end[rows]
-        found = self._uuids.read(cursor.data, cursor.position[rows], end)
-        if found is None:
+        uuids = self._uuids.read(cursor.data, cursor.position[rows], end)
+        if uuids is None:
             return None
-        halves, behind = found
+        halves, behind = uuids
         if self.whole and (behind != end).any():
             return None
         cursor.position[rows] = behind
@@ -108,10 +108,10 @@ class KryoSerializer(DecodedSerializer):
     def _bytes(self, values: pa.Array, present: U8Array) -> tuple[U8Array, I64Array] | None:
         """Return the bytes of many rows, and the size of each; None to write each by itself."""
         rows = np.flatnonzero(present) if present.size else np.arange(len(values))
-        held = values.take(pa.array(rows)) if present.size else values
-        written = self._uuid_bytes(held)
+        chosen = values.take(pa.array(rows)) if present.size else values
+        written = self._uuid_bytes(chosen)
         if written is None and len(values) >= FEW:
-            written = self._planned_bytes(held)
+            written = self._planned_bytes(chosen)
         if written is None:
             return None
         spread = np.zeros(len(values), np.int64)
@@ -140,15 +140,15 @@ class KryoSerializer(DecodedSerializer):
             plan.place(table, lines)
         except (EncodeError, pa.ArrowInvalid):  # which writing one by one says better
             return None
-        data, sizes, told = table.written(lines)
-        return self._mended(values, data, sizes, told) if told.any() else (data, sizes)
+        data, sizes, fates = table.written(lines)
+        return self._mended(values, data, sizes, fates) if fates.any() else (data, sizes)
 
     def _mended(
-        self, values: pa.Array, data: U8Array, sizes: I64Array, told: U8Array
+        self, values: pa.Array, data: U8Array, sizes: I64Array, fates: U8Array
     ) -> tuple[U8Array, I64Array]:
         """Return the bytes of all rows: those that are not there yet are written one by one."""
         pieces = np.split(data, np.cumsum(sizes)[:-1])
-        for row in np.flatnonzero(told).tolist():
+        for row in np.flatnonzero(fates).tolist():
             written = self.decoder.encode(values[row].as_py())
             pieces[row] = np.frombuffer(written, np.uint8)
         return np.concatenate(pieces), np.array([len(piece) for piece in pieces], np.int64)
@@ -170,10 +170,10 @@ class KryoSerializer(DecodedSerializer):
             if self.whole:
                 fine &= ends == limits[begin:stop]
             mine = rows[begin:stop]
-            told, inexact, column = self._column(
+            known, inexact, column = self._column(
                 parts, roots[fine], starts[begin:stop][fine], ends[fine]
             )
-            fine[fine] = told
+            fine[fine] = known
             done = mine[fine]
             cursor.position[done] = ends[fine]
             cursor.inexact[done] |= inexact
@@ -203,21 +203,21 @@ class KryoSerializer(DecodedSerializer):
             starts: Where each begins.
             ends: Where each ends.
         """
-        told, same = parts.compared(lines, starts, ends)
+        known, same = parts.compared(lines, starts, ends)
         table = MarkedTable.of(parts)
         try:
-            column = self.decoder.column.many(table, lines[told])
+            column = self.decoder.column.many(table, lines[known])
         except EncodeError:  # half of a character, or a key that is null
-            return np.zeros_like(told), np.empty(0, np.uint8), pa.nulls(0, self.arrow_type)
-        untold = table.parts.has_within(table.untold, lines[told])
-        unfit = table.parts.has_within(table.unfit, lines[told])
-        loose = table.parts.has_within(table.loose, lines[told])
-        loose |= table.present(lines[told]) == 0  # null is written from its bytes alone
-        inexact = (~same[told] | unfit | loose)[~untold].astype(np.uint8)
-        whole = pc.if_else(pa.array(unfit), pa.scalar(None, column.type), column)
-        whole = whole.filter(pa.array(~untold))
-        told[told] = ~untold
-        return told, inexact, whole
+            return np.zeros_like(known), np.empty(0, np.uint8), pa.nulls(0, self.arrow_type)
+        untold = table.parts.has_within(table.untold, lines[known])
+        unfit = table.parts.has_within(table.unfit, lines[known])
+        loose = table.parts.has_within(table.loose, lines[known])
+        loose |= table.present(lines[known]) == 0  # null is written from its bytes alone
+        inexact = (~same[known] | unfit | loose)[~untold].astype(np.uint8)
+        fitting = pc.if_else(pa.array(unfit), pa.scalar(None, column.type), column)
+        fitting = fitting.filter(pa.array(~untold))
+        known[known] = ~untold
+        return known, inexact, fitting
 
 
 class NestedKryoSerializer(KryoSerializer):

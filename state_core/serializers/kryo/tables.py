@@ -255,8 +255,8 @@ class Parts:
     def has_within(self, marks: BoolArray, lines: I64Array) -> BoolArray:
         """Return which lines are marked, or a part within them is."""
         before = np.concatenate(([0], np.cumsum(marks)))
-        found: BoolArray = before[self.behind[lines]] > before[lines]
-        return found
+        marked: BoolArray = before[self.behind[lines]] > before[lines]
+        return marked
 
     def compared(
         self, lines: I64Array, first: I64Array, ends: I64Array
@@ -268,21 +268,21 @@ class Parts:
             first: Where each begins.
             ends: Where each ends.
         """
-        out, sizes, told = self.written_back(lines, int((ends - first).sum()))
+        out, sizes, fates = self.written_back(lines, int((ends - first).sum()))
         same = np.empty(len(lines), np.uint8)
         kernels.compare_pieces(self.data, first, ends, out, sizes, same)
-        return told != kernels.UNTOLD, same != 0
+        return fates != kernels.UNTOLD, same != 0
 
     def written_back(self, lines: I64Array, size: int) -> tuple[U8Array, I64Array, U8Array]:
         """Return objects of about so many bytes as the same Kryo writes them, as `written` does.
 
         Those within which two parts are one are untold.
         """
-        out, sizes, told = self.written(lines, self.version, self.classes.classes, size)
+        out, sizes, outcomes = self.written(lines, self.version, self.classes.classes, size)
         references = self.kind == kernels.REFERENCE
         if references.any():
-            told[self.has_within(references, lines)] = kernels.UNTOLD
-        return out, sizes, told
+            outcomes[self.has_within(references, lines)] = kernels.UNTOLD
+        return out, sizes, outcomes
 
     def within(self, lines: I64Array, counts: I64Array) -> I64Array:
         """Return the lines of the parts right within some lines, of which each has so many."""
@@ -347,8 +347,8 @@ class Parts:
     def uuids(self, lines: I64Array) -> pa.Array:
         """Return the text of UUIDs, and null."""
         there = self.kind[lines] != kernels.NULL
-        held = lines[there]
-        halves = np.stack((self.number[held], self.start[held]), 1).view(np.uint64)
+        present = lines[there]
+        halves = np.stack((self.number[present], self.start[present]), 1).view(np.uint64)
         return uuid_texts(halves, there.astype(np.uint8))
 
     def classes_of(self, lines: I64Array) -> set[str]:
@@ -436,7 +436,7 @@ class Parts:
             bytes.
         """
         table = self.classes
-        ends, told = np.zeros(len(lines), np.int64), np.zeros(len(lines), np.uint8)
+        ends, outcomes = np.zeros(len(lines), np.int64), np.zeros(len(lines), np.uint8)
         size = size or WORD * int((self.behind[lines] - lines).sum())
         out = np.empty(kernels.ROOM * 4 + size, np.uint8)
         names, alone = np.empty((2, len(table.names)), np.int64)
@@ -447,14 +447,14 @@ class Parts:
             row = kernels.write_objects(
                 version - 1, row, lines, self.data, self.kind, self.start, self.end, self.number,
                 self.behind, table.lines_for(target), table.fields, table.arguments,
-                table.by_name.offsets, table.by_name.bytes, out, ends, told,
+                table.by_name.offsets, table.by_name.bytes, out, ends, outcomes,
                 np.full(numbered, -1), names, alone, stack,
             )  # fmt: skip
             if row == len(lines):
                 break
             out = np.concatenate((out, np.empty_like(out)))
         sizes = np.diff(ends, prepend=0)
-        return out[: int(sizes.sum())], sizes, told
+        return out[: int(sizes.sum())], sizes, outcomes
 
 
 @dataclass
@@ -494,8 +494,8 @@ class MarkedTable:
         """Return the forms of the kernels of some lines; -1 for null."""
         kinds = self.parts.kind[lines]
         forms = self.parts.classes.lines[np.maximum(kinds, 0) * kernels.CLASS_WIDTH + kernels.FORM]
-        found: I64Array = np.where(kinds == kernels.NULL, -1, forms)
-        return found
+        result: I64Array = np.where(kinds == kernels.NULL, -1, forms)
+        return result
 
     def of_forms(self, lines: I64Array, forms: frozenset[int], java_class: str) -> I64Array:
         """Return lines, those of other forms replaced by null; mark these as untold.
@@ -505,9 +505,9 @@ class MarkedTable:
             forms: The forms.
             java_class: The class that is written: objects of others are marked as loose.
         """
-        kinds, found = self.parts.kind[lines], self.forms(lines)
-        right = np.isin(found, [-1, *forms])
-        right &= (found != kernels.SINGLE) | (self.parts.number[lines] == 1)
+        kinds, actual = self.parts.kind[lines], self.forms(lines)
+        right = np.isin(actual, [-1, *forms])
+        right &= (actual != kernels.SINGLE) | (self.parts.number[lines] == 1)
         self.untold[lines[~right]] = True
         self.loose[lines[kinds != self.parts.classes.number_of(java_class)]] = True
         self.loose[lines[kinds == kernels.NULL]] = False

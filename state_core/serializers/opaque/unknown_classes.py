@@ -72,7 +72,7 @@ class _LengthSearch(Generic[_Read]):
             return read
         candidates = self._lengths(self.source.position, payloads.same())
         deeper = (self.run([*lengths, length]) for length in candidates)
-        return next((found for found in deeper if found is not None), None)
+        return next((result for result in deeper if result is not None), None)
 
     @property
     def _is_tired(self) -> bool:

@@ -126,32 +126,32 @@ class CountedClassSerializer(CaseClassSerializer):
         counts = cursor.read_int32(f"the number of fields of {self.case_class}")
         there = cursor.there
         null = there & (counts < 0) & self.current
-        held = there & ~null
-        bad = np.flatnonzero(held & ((counts < 0) | (counts > len(self.fields))))
+        present = there & ~null
+        bad = np.flatnonzero(present & ((counts < 0) | (counts > len(self.fields))))
         if bad.size:
             fault = cursor.fault(int(bad[0]), self._miscounted(int(counts[bad[0]])))
             fault.remedy = self._remedy
             raise fault
         skip_padding(cursor, null, self.padding)
-        short = held & (counts < len(self.fields))
+        short = present & (counts < len(self.fields))
         cursor.inexact |= (short | (null & (counts != NULL_CLASS))).astype(np.uint8)
-        whole = cursor.only(held.astype(np.uint8))
+        inner = cursor.only(present.astype(np.uint8))
         columns = [
-            part.decode(whole.only((counts > index).astype(np.uint8)))
+            part.decode(inner.only((counts > index).astype(np.uint8)))
             for index, part in enumerate(self.parts)
         ]
-        return self._struct(whole.present, columns, cursor.rows)
+        return self._struct(inner.present, columns, cursor.rows)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Return four bytes, and those of the fields, or of the padding for null."""
         if not self.current:
             require_values(values, present, self.name)
-        held = written_rows(values, present)
+        written = written_rows(values, present)
         sizes = fixed_sizes(len(values), 4, present)
-        if self.padding and held.size:
-            sizes += self.padding * (sizes > 0) * (held == 0)
+        if self.padding and written.size:
+            sizes += self.padding * (sizes > 0) * (written == 0)
         for part, column in zip(self.parts, self._columns(values), strict=True):
-            sizes += part.sizes(column, held)
+            sizes += part.sizes(column, written)
         return sizes
 
     def encode(self, values: pa.Array, target: Target) -> None:

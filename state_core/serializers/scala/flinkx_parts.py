@@ -141,12 +141,12 @@ def reads_parts(new: Any, old: Any) -> Compatibility:
 
 
 def _only_as_is(
-    found: Compatibility, new: TypeSerializerSnapshot, old: TypeSerializerSnapshot
+    compatibility: Compatibility, new: TypeSerializerSnapshot, old: TypeSerializerSnapshot
 ) -> Compatibility:
-    if found.verdict in (Verdict.COMPATIBLE_AS_IS, Verdict.UNKNOWN):
-        return found
+    if compatibility.verdict in (Verdict.COMPATIBLE_AS_IS, Verdict.UNKNOWN):
+        return compatibility
     refused = incompatible(old.type_name, new.type_name, UNCOMPARED)
-    return worst_of((refused, Compatibility(Verdict.INCOMPATIBLE, found.reasons)))
+    return worst_of((refused, Compatibility(Verdict.INCOMPATIBLE, compatibility.reasons)))
 
 
 def read_part(snapshot: TypeSerializerSnapshot, source: DataInput) -> TypeSerializerSnapshot:

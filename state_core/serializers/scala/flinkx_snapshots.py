@@ -178,9 +178,9 @@ class MappedSerializerSnapshot(PartsSnapshot):
         self.serializer_class = source.read_utf()
         simple = self.serializer_class.rpartition(".")[2]
         for suffix in (f"${simple}Snapshot", "Snapshot"):
-            found = registered_class(f"{self.serializer_class}{suffix}")
-            if found is not None and issubclass(found, SimpleTypeSerializerSnapshot):
-                self.nested = (found(),)
+            registered = registered_class(f"{self.serializer_class}{suffix}")
+            if registered is not None and issubclass(registered, SimpleTypeSerializerSnapshot):
+                self.nested = (registered(),)
 
     def write_snapshot(self, out: DataOutput) -> None:
         """Write the same."""

@@ -140,16 +140,16 @@ class SealedSerializer(TypeSerializer):
             there = there & (numbers != self.null)
         bad = there & ((numbers < 0) | (numbers >= len(self.parts)))
         cursor.refuse(bad, lambda row: self._no_type(int(numbers[row])))
-        whole = cursor.only(there.astype(np.uint8))
+        inner = cursor.only(there.astype(np.uint8))
         columns = [
-            part.decode(whole.only((numbers == index).astype(np.uint8)))
+            part.decode(inner.only((numbers == index).astype(np.uint8)))
             for index, (label, part) in enumerate(self.parts.items())
             if label in self.held
         ]
         types = self.labels.take(pa.array(numbers.astype(np.int32), mask=~there))
         if not self.held:
             return types
-        return struct_array(self.arrow_type, whole.present, (types, *columns), cursor.rows)
+        return struct_array(self.arrow_type, inner.present, (types, *columns), cursor.rows)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Return one byte, and those of the value of its type."""
@@ -184,8 +184,8 @@ class SealedSerializer(TypeSerializer):
     def _numbers(self, values: pa.Array, present: U8Array) -> npt.NDArray[np.int64]:
         """Return the number of each row's type, -1 for null; refuse a type that there is not."""
         types = values.field(TYPE) if self.held else values
-        found = pc.fill_null(pc.index_in(types, value_set=self.labels), -1)
-        numbers = np.asarray(found).astype(np.int64)
+        indexes = pc.fill_null(pc.index_in(types, value_set=self.labels), -1)
+        numbers = np.asarray(indexes).astype(np.int64)
         valid = present_rows(values)
         if valid.size:
             numbers[valid == 0] = -1
@@ -245,7 +245,7 @@ def labels_of(classes: Sequence[str]) -> list[str]:
     short = [name.rstrip("$").rpartition("$")[2].rpartition(".")[2] for name in classes]
     taken = [name.lower() for name in (*short, TYPE)]
     labels = [
-        name if name and taken.count(name.lower()) == 1 else whole
-        for name, whole in zip(short, classes, strict=True)
+        name if name and taken.count(name.lower()) == 1 else java_class
+        for name, java_class in zip(short, classes, strict=True)
     ]
     return list(column_names(labels))

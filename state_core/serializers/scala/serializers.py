@@ -122,9 +122,9 @@ def number_hash(serializer: TypeSerializer, value: Any) -> int:
     if isinstance(value, int):
         return _long_hash(value)
     if math.isfinite(value):
-        whole = min(max(int(value), LONGS[0]), LONGS[1])  # as in a cast to long
-        if float(whole) == value:
-            return _long_hash(whole)
+        integer = min(max(int(value), LONGS[0]), LONGS[1])  # as in a cast to long
+        if float(integer) == value:
+            return _long_hash(integer)
     if isinstance(serializer, DoubleSerializer) and _is_float(value):
         return FloatSerializer().hash_code(value)
     return serializer.hash_code(value)

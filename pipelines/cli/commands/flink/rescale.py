@@ -117,14 +117,14 @@ def rescale(
             "old_plan": "" if plans is None else plans.old,
             "new_plan": "" if plans is None else plans.new, "no_uids": no_uids,
         }  # fmt: skip
-        asked = Lake(lake).job(job, engine=engine).live_rescale(**vars(request) | words)
+        rescaling = Lake(lake).job(job, engine=engine).live_rescale(**vars(request) | words)
         if dry_run:
-            plan = asked.plan()
+            plan = rescaling.plan()
             show(plan, as_json_=as_json_, marked=plan.running.name)
             answer(yes=not plan.refused)
             return
         with status_line(quiet=as_json_) as report:
-            done = asked.execute(
+            done = rescaling.execute(
                 roll_back=roll_back, take_over=take_over,
                 report=lambda step, phase: report(step) if phase == "begins" else None,
             )  # fmt: skip

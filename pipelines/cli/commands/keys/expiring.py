@@ -78,31 +78,31 @@ def expired(
     """
     problems: list[str] = []
     if source.in_lake:
-        found = source.stored().expired(ttl, **vars(request))
+        result = source.stored().expired(ttl, **vars(request))
     else:
         snapshot = source.open(partial=True)
         problems += snapshot.problems_of(keyed=True)
         with served_in_part(problems):
-            found = snapshot.expired(ttl, **vars(request), problems=problems)
+            result = snapshot.expired(ttl, **vars(request), problems=problems)
     if as_json_:
-        states = [_as_dict(each, keys=request.keys) for each in found.states]
-        as_json({"at": found.at, "rule": found.rule, "states": states, "unknown": found.unknown})
+        states = [_as_dict(each, keys=request.keys) for each in result.states]
+        as_json({"at": result.at, "rule": result.rule, "states": states, "unknown": result.unknown})
         refuse_problems(problems)
         return
-    tell(f"expired at {found.at:%Y-%m-%d %H:%M:%S} UTC ({found.rule})")
+    tell(f"expired at {result.at:%Y-%m-%d %H:%M:%S} UTC ({result.rule})")
     rows = [
         (f"{brief(each.operator)}/{brief(each.state)}", _life_text(each.ttl), f"{each.entries:,}",
          f"{each.expired:,}", f"{each.share:.1%}", bytes_text(each.expired_size))
-        for each in found.states
+        for each in result.states
     ]  # fmt: skip
     if rows:
         columns = ("<state", ">time to live", ">entries", ">expired", ">share", ">bytes")
         print_table("", columns, rows)
-    elif not found.unknown:
+    elif not result.unknown:
         tell("no state has times of last access")
-    for name in found.unknown:
+    for name in result.unknown:
         tell(f"not known: {brief(name)}: its times of last access can't be read")
-    for each in found.states:
+    for each in result.states:
         for key in each.keys:
             shown = json_text(plain(key))
             cut = shown if len(shown) <= LONGEST_KEY else f"{shown[:LONGEST_KEY]}..."
@@ -121,9 +121,9 @@ def _life_text(life: timedelta) -> str:
 
 
 def _as_dict(state: ExpiredState, *, keys: bool) -> dict[str, Any]:
-    said = {
+    fields = {
         "operator": state.operator, "state": state.state, "ttl": _life_text(state.ttl),
         "entries": state.entries, "expired": state.expired, "share": round(state.share, 6),
         "bytes": state.size, "expired_bytes": state.expired_size,
     }  # fmt: skip
-    return said | ({"keys": [plain(key) for key in state.keys]} if keys else {})
+    return fields | ({"keys": [plain(key) for key in state.keys]} if keys else {})

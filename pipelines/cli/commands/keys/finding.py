@@ -64,38 +64,38 @@ def find(source: NamedSnapshot, value: str, request: FindValue, as_json_: bool) 
     snapshot = source.opened()
     selected = request.words(Selection)
     with served_in_part([] if source.in_lake else snapshot.problems_of(**selected)):
-        found = snapshot.find(value, **vars(request))
+        hits = snapshot.find(value, **vars(request))
     if as_json_:
-        _print_json(value, found)
+        _print_json(value, hits)
     else:
-        _print(value, found)
-    refuse_problems(found.problems)
-    if not found:  # it may be where nobody can look
-        refuse_problems(found.entries_lost)
-    answer(yes=bool(found))
+        _print(value, hits)
+    refuse_problems(hits.problems)
+    if not hits:  # it may be where nobody can look
+        refuse_problems(hits.entries_lost)
+    answer(yes=bool(hits))
 
 
 def _row(hit: Hit) -> dict[str, Any]:
     return next(plain_rows(state_head(hit.operator, hit.state), hit.row, hit.state.layout))
 
 
-def _print_json(value: str, found: SearchResult) -> None:
+def _print_json(value: str, result: SearchResult) -> None:
     hits = []
-    for hit in found.hits:
+    for hit in result.hits:
         row = _row(hit)
         head = {
             name: row.pop(name) for name in ("operator", "state", "kind", "alias") if name in row
         }
         hits.append(head | {"column": hit.path, "row": row})
-    unsearched = [vars(each) for each in found.unsearched]
-    as_json({"value": value, "found": found.count, "hits": hits, "not_searched": unsearched})
+    unsearched = [vars(each) for each in result.unsearched]
+    as_json({"value": value, "found": result.count, "hits": hits, "not_searched": unsearched})
 
 
-def _print(value: str, found: SearchResult) -> None:
+def _print(value: str, result: SearchResult) -> None:
     shown = brief(value, LONGEST_CELL)
-    if found.hits:
+    if result.hits:
         rows = []
-        for hit in found.hits:
+        for hit in result.hits:
             row = _row(hit)
             place = f"subtask {row['subtask']}, {row['position']}" if "subtask" in row else ""
             content = "value" if "value" in row else "timestamp"
@@ -104,15 +104,15 @@ def _print(value: str, found: SearchResult) -> None:
                 (state, place or _content(row, "key", "raw_key"), brief(hit.path),
                  _content(row, content, "raw_value"))
             )  # fmt: skip
-        title = f"{shown} is at {found.count:,} {'place' if found.count == 1 else 'places'}"
+        title = f"{shown} is at {result.count:,} {'place' if result.count == 1 else 'places'}"
         print_table(title, ("<state", "<key", "<where", "<value"), rows)
-        if found.count > len(rows):
-            tell(f"... and {found.count - len(rows):,} more: --limit shows more of them")
+        if result.count > len(rows):
+            tell(f"... and {result.count - len(rows):,} more: --limit shows more of them")
     else:
         tell(f"{shown} is nowhere in what was searched")
-    for each in found.unsearched[:SHOWN_UNSEARCHED]:
+    for each in result.unsearched[:SHOWN_UNSEARCHED]:
         tell(f"not searched: {_named(each)}: {each.why}")
-    left = len(found.unsearched) - SHOWN_UNSEARCHED
+    left = len(result.unsearched) - SHOWN_UNSEARCHED
     if left > 0:
         tell(f"... and {left:,} more that were not searched: --json has all")
 

@@ -140,6 +140,6 @@ def history(lake: str, job: str, text: str, request: Selection, as_json_: bool) 
       statelake history --lake lake --job orders --key customer-4711
       statelake history --lake lake --job orders --key 4711 --operator counter --state count --json
     """
-    found = Lake(lake).job(job).history(text, **vars(request))
-    show(found, as_json_=as_json_, marked="")
-    answer(yes=found.held)
+    result = Lake(lake).job(job).history(text, **vars(request))
+    show(result, as_json_=as_json_, marked="")
+    answer(yes=result.held)

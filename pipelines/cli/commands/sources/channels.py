@@ -182,7 +182,7 @@ def _lines(
         rows = elements.decode(value)
         kinds = {field.name: field.type for field in rows.schema}
         for row in rows.to_pylist():
-            held = {name: plain(row[name], kind) for name, kind in kinds.items()}
+            values = {name: plain(row[name], kind) for name, kind in kinds.items()}
             yield _place(elements.channel) | {
-                name: each for name, each in held.items() if each is not None
+                name: each for name, each in values.items() if each is not None
             }

@@ -305,8 +305,8 @@ class _LogReader:
             rest = b"" if queue else NO_TTL_NO_DEFAULT
             if not body.endswith(rest):
                 raise
-            whole = DataInput(body[: len(body) - len(rest)], place, budget=self.budget)
-            return read_whole(whole, read_state_meta_info)
+            head = DataInput(body[: len(body) - len(rest)], place, budget=self.budget)
+            return read_whole(head, read_state_meta_info)
         except StateError as error:
             raise error.within("metadata in a log of changes") from error
         if queue and source.remaining:

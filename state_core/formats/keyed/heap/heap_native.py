@@ -117,11 +117,11 @@ class HeapFile:
         """
         reader = _HeapGroupReader(self, span)
         while self.bare:
-            held, state = list(reader.found()), reader.walking
+            entries, state = list(reader.found()), reader.walking
             layouts = list(reader.file.layouts)
             known = layouts[state] is not self.bare[state]
             if not (known and isinstance(reader.problem, UnknownEndError)):
-                yield from held
+                yield from entries
                 return reader
             layouts[state] = self.bare[state]
             reader = _HeapGroupReader(replace(self, layouts=tuple(layouts)), span)
@@ -472,9 +472,9 @@ class _HeapGroupReader(EntryWalker):
     ) -> None:
         """Find the positions of each list's elements, or each map's entries."""
         programs = [_flagged(part) for part in parts[1:]]
-        whole = [parts[0].skip_program(), *programs]
-        parts_words = [word for program in whole if program is not None for word in program]
-        if all(program is not None for program in whole):
+        all_programs = [parts[0].skip_program(), *programs]
+        parts_words = [word for program in all_programs if program is not None for word in program]
+        if all(program is not None for program in all_programs):
             words = np.array(parts_words, np.int32)
             moving = position.copy()
             failed = locate_counted(self.data, moving, ends, counts, first, words, starts, behind)

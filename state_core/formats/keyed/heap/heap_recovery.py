@@ -250,10 +250,10 @@ class _EntrySearch:
     def run(self) -> list[StateCut]:
         """Return the only way to cut the key group."""
         way: list[StateCut] | None = None
-        for found in self._ways():
-            if way or any(part.ways > 1 for part in found):
+        for cuts in self._ways():
+            if way or any(part.ways > 1 for part in cuts):
                 raise AmbiguousError(_MORE_WAYS)
-            way = found
+            way = cuts
         if not way:
             raise AmbiguousError(_NO_WAY)
         return way

@@ -88,8 +88,8 @@ def cut_families(
     cuts: list[tuple[KeyPlace | None, int]] = [(None, 0)]
     for place, size in marks:
         read += size
-        whole = read - cuts[-1][1] >= piece_bytes and total - read >= piece_bytes // 2
-        if whole and place != cuts[-1][0] and place.group in key_groups:
+        large_enough = read - cuts[-1][1] >= piece_bytes and total - read >= piece_bytes // 2
+        if large_enough and place != cuts[-1][0] and place.group in key_groups:
             cuts.append((place, read))
     cuts.append((None, total))
     return pieces_between(key_groups, cuts)

@@ -351,9 +351,9 @@ class RocksDBFiles:
 
     def _iterate(self, state: int, bounds: KeyBounds) -> IteratedFamily:
         """Return RocksDB's iterator of a state, after checking that its blocks are not bombs."""
-        held = Budget(self.size)
+        budget = Budget(self.size)
         for table in self._indexes:  # all column families, as a table may lie about its own
-            held.spend(HELD_BYTES, self._measure(table, bounds), self.name)
+            budget.spend(HELD_BYTES, self._measure(table, bounds), self.name)
         return IteratedFamily(self.family(state), state, bounds, self.prefix, self._fault)
 
     def _measure(self, table: SstFile, bounds: KeyBounds) -> int:
@@ -521,8 +521,8 @@ def _place(directory: Path, name: str, source: ByteSource, checked: _OpenFiles) 
 
 def _is_local_file(source: FileSource) -> bool:
     """Return whether a source is a whole file that other libraries can open."""
-    whole = source.start == 0 and source.directory.size(source.path) == source.size
-    return whole and source.directory.local
+    is_entire_file = source.start == 0 and source.directory.size(source.path) == source.size
+    return is_entire_file and source.directory.local
 
 
 def _options(lenient: bool) -> tuple[Options, Options]:

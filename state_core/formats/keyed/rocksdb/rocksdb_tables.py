@@ -294,8 +294,8 @@ class FamilyTables:
         count = max(1, int(np.searchsorted(sizes, RUN_BYTES, side="right")))
         size = int(sizes[count - 1]) + SLACK
         self.held[run] = size
-        if (held := int(self.held.sum())) > HELD_BYTES.allowed(self.stored):
-            raise HELD_BYTES.exceeded(held, file.source.name, self.stored)
+        if (total := int(self.held.sum())) > HELD_BYTES.allowed(self.stored):
+            raise HELD_BYTES.exceeded(total, file.source.name, self.stored)
         if size > self.room:
             wider = size if size > RUN_BYTES else min(2 * size, RUN_BYTES + SLACK)
             self.data = _spread(self.data, self.room, wider, len(self.runs))

@@ -200,9 +200,9 @@ class SstFile:
             return low
         wanted = np.frombuffer(key, np.uint8)
         for first, count, offset, data in self._index_blocks(low, high):
-            held = np.empty(data.size, np.uint8)
+            room = np.empty(data.size, np.uint8)
             tail, delta = self.index.tail, self.index.delta
-            before = int(index_search(data, data.size, tail, delta, wanted, held))
+            before = int(index_search(data, data.size, tail, delta, wanted, room))
             if before < 0:
                 raise self.fault(NO_INDEX, offset)
             if before < count:
@@ -224,10 +224,10 @@ class SstFile:
         for first, count, offset, data in self._index_blocks(int(blocks[0]), int(blocks[-1]) + 1):
             wanted = blocks[(blocks >= first) & (blocks < first + count)] - first
             limit = min(LONGEST_KEY, data.size)
-            held, out = np.empty(data.size, np.uint8), np.empty(len(wanted) * limit, np.uint8)
+            room, out = np.empty(data.size, np.uint8), np.empty(len(wanted) * limit, np.uint8)
             sizes = np.empty(len(wanted), np.int64)
             tail, delta = self.index.tail, self.index.delta
-            done = index_keys(data, data.size, tail, delta, wanted, limit, held, out, sizes)
+            done = index_keys(data, data.size, tail, delta, wanted, limit, room, out, sizes)
             if done != len(wanted):
                 raise self.fault(NO_INDEX, offset)
             keys += [

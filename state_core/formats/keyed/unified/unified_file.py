@@ -257,7 +257,7 @@ class _Scanner:
             ends_inside = (
                 self.end is not None and self.stream is None and self.groups[-1] == self.end.group
             )
-            whole = self.stream is None and self.broken is None and not ends_inside
+            ended = self.stream is None and self.broken is None and not ends_inside
             progress = np.array([0, self.starts[0], state, 0], np.int64)
             bounds = (
                 np.array(self.groups, np.int32),
@@ -269,7 +269,7 @@ class _Scanner:
                 progress[scan.COUNT] = 0
                 status = scan_unified(
                     self.window[: self.filled], *bounds, self.file.prefix,
-                    len(self.file.header.states), whole, progress, self.state_of, *self.positions,
+                    len(self.file.header.states), ended, progress, self.state_of, *self.positions,
                 )  # fmt: skip
                 if progress[scan.COUNT]:
                     yield self._table(int(progress[scan.COUNT]))

@@ -253,8 +253,8 @@ class OperatorStateBackend:
         Raises:
             IncompatibleError: The restored state is not compatible.
         """
-        asked = NewOperatorState(name, (), "broadcast", value, key)
-        return BroadcastState(self._registered(asked))
+        declared = NewOperatorState(name, (), "broadcast", value, key)
+        return BroadcastState(self._registered(declared))
 
     def snapshot(self, directory: Directory) -> SnapshotTask[OperatorHandle | None]:
         """Take a snapshot of the current state, which is written when the returned task is run."""
@@ -303,8 +303,8 @@ class OperatorStateBackend:
             file.write(data)
         return OperatorHandle(offsets, RelativeHandle(name, len(data)))
 
-    def _registered(self, asked: NewOperatorState) -> _StoredState:
-        info = asked.meta_info()
+    def _registered(self, declared: NewOperatorState) -> _StoredState:
+        info = declared.meta_info()
         stored = self._states.get(info.name)
         if stored is None:
             stored = self._states[info.name] = _StoredState(info, operator_layout(info))

@@ -141,9 +141,9 @@ class _OfIndexes:
         if context.job_name:
             wanted |= {"job_name": context.job_name, "job_id": context.job_id}
         differing = [
-            f"{name} {found}, not {value}"
+            f"{name} {actual}, not {value}"
             for name, value in wanted.items()
-            if (found := getattr(index.metadata, name)) != value
+            if (actual := getattr(index.metadata, name)) != value
         ]
         named = list(reachable_blobs(index.directory))
         if differing:

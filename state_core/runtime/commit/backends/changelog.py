@@ -457,8 +457,8 @@ class _Changes:
         data = self._data
         at, size, head, least = 0, len(data), _CHANGE.size, 0
         while at < size:
-            whole = size - at >= head
-            offset, keys, values = _CHANGE.unpack_from(data, at) if whole else (0, 0, -2)
+            has_head = size - at >= head
+            offset, keys, values = _CHANGE.unpack_from(data, at) if has_head else (0, 0, -2)
             middle = at + head + keys
             at = middle + max(0, values)
             if values < -1 or at > size or offset < least:

@@ -93,8 +93,8 @@ class TaskRecord:
     @property
     def run(self) -> int | None:
         """The number of the run that wrote it; None if no run did."""
-        found = _RUN.fullmatch(self.snapshot)
-        return int(found[1]) if found else None
+        match = _RUN.fullmatch(self.snapshot)
+        return int(match[1]) if match else None
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as JSON."""

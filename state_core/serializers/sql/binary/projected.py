@@ -58,11 +58,11 @@ def projected_row(row: bytes, kinds: Sequence[LogicalType]) -> bytes:
         compact = isinstance(kind, DecimalType | TimestampType) and not size
         if compact or kind.root in FIXED or (null and not size) or word & EMBEDDED:
             continue
-        held = bytes(size)
+        part = bytes(size)
         if not null:
             first = word >> 32
-            held = row[first : first + (size or -(-(word & LOW) // WORD) * WORD)]
+            part = row[first : first + (size or -(-(word & LOW) // WORD) * WORD)]
         word = (len(head) + len(tail)) << 32 | (0 if null else word & LOW)
         head[at : at + WORD] = word.to_bytes(WORD, "little")
-        tail += held
+        tail += part
     return bytes(head + tail)

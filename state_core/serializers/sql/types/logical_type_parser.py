@@ -175,8 +175,8 @@ class _Parser:
         first = self.advance()[1].upper()
         if first in ("YEAR", "MONTH"):
             precision = self.digits(2, 1, 4) if first == "YEAR" else 2
-            whole = first == "YEAR" and self.accept("TO", "MONTH")
-            return IntervalType("YEAR_TO_MONTH" if whole else first, precision)
+            to_month = first == "YEAR" and self.accept("TO", "MONTH")
+            return IntervalType("YEAR_TO_MONTH" if to_month else first, precision)
         units = ("DAY", "HOUR", "MINUTE", "SECOND")
         if first not in units:
             raise self.fault(f"{first!r} is no unit of an interval")
