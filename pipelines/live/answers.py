@@ -219,6 +219,8 @@ class JobCheckpoints:
         history: The checkpoints that the cluster remembers (10 by default), the oldest first.
     """
 
+    JSON = ("*", "history")
+
     completed: int
     failed: int
     restored_from: str

@@ -207,7 +207,7 @@ def test_what_is_not_usual_is_declared_by_a_field_or_its_class() -> None:
 def test_places_come_in_the_order_of_the_command() -> None:
     """What is read stands before what is written, whichever classes a request is made of."""
     orders = {
-        sl.notebook: ["location", "to"], sl.report: ["savepoint", "to"],
+        sl.report: ["savepoint", "to"],
         sl.compress: ["savepoint", "to", "compression"], sl.diff: ["earlier", "later"],
         sl.upgrade: ["savepoint", "to", "to_flink"], sl.in_temporary_lake: ["savepoint", "to"],
         sl.sql_upgrade: ["savepoint", "to", "old_plan", "new_plan"],
