@@ -22,7 +22,7 @@ from statelake.state_core.formats.writing.new_snapshot import write_snapshot
 from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator
 from statelake.state_core.serializers.composite.structs import TupleSerializerSnapshot
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
-from statelake.state_core.serializers.framework.decoders import undecoded
+from statelake.state_core.serializers.framework.opaque_values import undecoded
 from statelake.state_core.serializers.framework.plugins import forget_declarations
 from statelake.state_core.serializers.kryo.decoding import declare_classes
 from statelake.state_core.serializers.kryo.graph import Item

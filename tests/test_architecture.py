@@ -28,7 +28,7 @@ FOLDERS = (*PACKAGES, "benchmarks", "docs", "examples", "statelake", "tests")
 STRATA = {
     "files and kernels": (
         "state_core.printable", "state_core.errors", "state_core.bounds", "state_core.extras",
-        "state_core.column_names", "state_core.nested",
+        "state_core.nested", "state_core.nested",
         "state_core.files", "state_core.kernels",
     ),
     "types": ("state_core.serializers", "state_core.model"),

@@ -16,10 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelake.state_core.column_names import column_path, field_name
 from statelake.state_core.errors import EncodeError, StateError
 from statelake.state_core.formats.layout.conforming import conform, to_millis
-from statelake.state_core.nested import is_list
+from statelake.state_core.nested import column_path, field_name, is_list
 
 CONSTANT = "constant"
 TIMES = ("ttl", "timestamp")

@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statelake.state_core.column_names import field_name
 from statelake.state_core.errors import StateError
 from statelake.state_core.formats.metadata.state_files import job_directory
 from statelake.state_core.model.handles import DistributionMode
@@ -38,7 +37,7 @@ from statelake.state_core.model.snapshot import (
     lost_entries,
     state_title,
 )
-from statelake.state_core.nested import parts_of
+from statelake.state_core.nested import field_name, parts_of
 from statelake.state_core.printable import (
     LONGEST,
     Table,

@@ -33,8 +33,7 @@ from statelake.state_core.integrity.findings import FaultKind, Findings, Place, 
 from statelake.state_core.integrity.keyed_sources import open_stream_of
 from statelake.state_core.model.handles import OperatorHandle, PartitionOffsets
 from statelake.state_core.serializers.framework.columns import Cursor
-from statelake.state_core.serializers.framework.decoders import undecoded
-from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer, undecoded
 
 
 @dataclass

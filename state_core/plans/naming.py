@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from statelake.state_core.column_names import plain_names
 from statelake.state_core.errors import DeclarationError, IncompatibleError, StateError
 from statelake.state_core.formats.layout.keyed_layout import USER_KEY
 from statelake.state_core.formats.layout.keyed_states import key_parts, value_snapshot
@@ -29,6 +28,7 @@ from statelake.state_core.model.snapshot import (
     Snapshot,
     StateKind,
 )
+from statelake.state_core.nested import plain_names
 from statelake.state_core.plans.lineage import lineage_of
 from statelake.state_core.plans.plan import Plan
 from statelake.state_core.plans.states import (

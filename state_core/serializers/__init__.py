@@ -22,7 +22,7 @@ see `docs/types.md`.
 """
 
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from statelake.state_core.serializers.framework.decoders import Decoder, register_decoder
+from statelake.state_core.serializers.framework.opaque_values import Decoder, register_decoder
 from statelake.state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     register,

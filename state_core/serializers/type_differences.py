@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from statelake.state_core.column_names import column_names
+from statelake.state_core.nested import column_names
 from statelake.state_core.serializers.type_spec import PRIMITIVES, TypeSpec, parse_type
 
 WIDTHS = ("Byte", "Short", "Integer", "Long", "Float", "Double")

@@ -22,10 +22,9 @@ from statelake.pipelines.lake.tables.delta_commit import _has_time_without_zone
 from statelake.pipelines.lake.tables.parquet_bounds import _leaf_paths
 from statelake.pipelines.lake.tables.table_rows import _renamed_type
 from statelake.pipelines.shown import from_plain, plain
-from statelake.state_core.column_names import struct_of
 from statelake.state_core.formats.layout.conforming import conform
 from statelake.state_core.model.finding import Sought, _paths_in
-from statelake.state_core.nested import elements_of, leaf_types, leaves
+from statelake.state_core.nested import elements_of, leaf_types, leaves, struct_of
 from statelake.state_core.serializers.framework.columns import equal_rows, odd_nans
 
 CIPHER = Cipher(b"0123456789abcdef")

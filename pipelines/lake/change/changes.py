@@ -34,7 +34,6 @@ import pyarrow as pa
 from statelake.pipelines.lake.catalog.unmanaged_state import refuse_kept_as_bytes
 from statelake.pipelines.lake.tables.records import AnyState, OperatorRecord, SnapshotRecord
 from statelake.pipelines.yaml_lines import read_yaml
-from statelake.state_core.column_names import column_path, field_path
 from statelake.state_core.errors import (
     DeclarationError,
     EncodeError,
@@ -53,6 +52,7 @@ from statelake.state_core.formats.layout.meta_info import (
 from statelake.state_core.formats.layout.state_types import HELD, StateType
 from statelake.state_core.formats.rewriting.ttl_switch import times_in
 from statelake.state_core.formats.rewriting.value_migration import resolve_element
+from statelake.state_core.nested import column_path, field_path
 from statelake.state_core.serializers.composite.evolution import resolve_decoded
 from statelake.state_core.serializers.composite.pojo_compatibility import FIELD_GONE
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot

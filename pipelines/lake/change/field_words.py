@@ -26,7 +26,6 @@ from statelake.pipelines.lake.change.changes import Change, ValueChange, value_b
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.pipelines.requests.changes import Migrate
 from statelake.pipelines.requests.request import options_of
-from statelake.state_core.column_names import column_path, field_path
 from statelake.state_core.errors import (
     DeclarationError,
     IncompatibleError,
@@ -34,6 +33,7 @@ from statelake.state_core.errors import (
     StateError,
     did_you_mean,
 )
+from statelake.state_core.nested import column_path, field_path
 from statelake.state_core.serializers.composite.evolution import resolve_decoded
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 from statelake.state_core.serializers.type_differences import initial_value, short_text

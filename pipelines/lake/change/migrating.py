@@ -49,7 +49,6 @@ from statelake.pipelines.lake.tables.records import (
     TableRecord,
 )
 from statelake.pipelines.times import Times, phase
-from statelake.state_core.column_names import column_path, field_name
 from statelake.state_core.errors import IncompatibleError
 from statelake.state_core.formats.layout.keyed_layout import KEY, VALUE
 from statelake.state_core.formats.layout.keyed_states import (
@@ -71,10 +70,11 @@ from statelake.state_core.formats.rewriting.value_migration import (
 )
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.nested import column_path, field_name
 from statelake.state_core.serializers.contents.sayings import holding
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.compatibility import Compatibility, worst_of
-from statelake.state_core.serializers.framework.decoders import DecodedSerializer, undecoded
+from statelake.state_core.serializers.framework.opaque_values import DecodedSerializer, undecoded
 from statelake.state_core.serializers.type_spec import TypeSpec, parse_type
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ from statelake.state_core.formats.keyed.unified.unified_file import UnifiedKeyed
 from statelake.state_core.model.snapshot import Snapshot
 from statelake.state_core.printable import Printed, Table
 from statelake.state_core.serializers.framework.compatibility import Compatibility, worst_of
-from statelake.state_core.serializers.framework.decoders import undecoded
+from statelake.state_core.serializers.framework.opaque_values import undecoded
 from statelake.state_core.serializers.type_differences import type_differences
 from statelake.state_core.serializers.type_spec import type_text
 

@@ -69,7 +69,6 @@ from statelake.pipelines.lake.tables.records import (
     TableRecord,
 )
 from statelake.pipelines.lake.tables.table_rows import TableState, table_rows
-from statelake.state_core.column_names import plain_names
 from statelake.state_core.errors import EncodeError, IncompatibleError, StateError
 from statelake.state_core.formats.layout.keyed_layout import (
     USER_KEY,
@@ -104,6 +103,7 @@ from statelake.state_core.model.snapshot import (
     StateKind,
     state_title,
 )
+from statelake.state_core.nested import plain_names
 from statelake.state_core.plans.data_views import (
     extreme_map,
     extreme_row,

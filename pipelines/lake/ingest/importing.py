@@ -72,7 +72,6 @@ from statelake.pipelines.lake.tables.table_rows import sound_files
 from statelake.pipelines.lake.tables.tables import TableFile
 from statelake.pipelines.requests.imports import Import
 from statelake.pipelines.times import Stopwatch, Times
-from statelake.state_core.column_names import refuse_twins
 from statelake.state_core.errors import (
     ConflictError,
     DamagedLakeError,
@@ -89,6 +88,7 @@ from statelake.state_core.formats.reader import (
 )
 from statelake.state_core.model.measure import GroupSums, not_found
 from statelake.state_core.model.snapshot import NO_NAMES, TIMER_PREFIX, Operator, RowNames
+from statelake.state_core.nested import refuse_twins
 from statelake.state_core.printable import Printed, Table, bytes_text
 
 ATTEMPTS = 4

@@ -45,7 +45,6 @@ from statelake.pipelines.lake.tables.table_log import (
     remedy_of,
     write_checkpoint,
 )
-from statelake.state_core.column_names import refuse_twins
 from statelake.state_core.errors import (
     ConflictError,
     DamagedLakeError,
@@ -55,7 +54,7 @@ from statelake.state_core.errors import (
     UnreadableTableError,
 )
 from statelake.state_core.files.filesystem import Directory
-from statelake.state_core.nested import leaf_types
+from statelake.state_core.nested import leaf_types, refuse_twins
 
 ATTEMPTS = 50
 COMMIT_KEY = "statelake.commit"

@@ -37,7 +37,7 @@ from statelake.state_core.model.measure import Measure
 from statelake.state_core.model.snapshot import NO_NAMES, KeyedState, RowNames, StateKind
 from statelake.state_core.nested import parts_of, with_types
 from statelake.state_core.serializers.framework.columns import I64Array
-from statelake.state_core.serializers.framework.decoders import DECODED
+from statelake.state_core.serializers.framework.opaque_values import DECODED
 
 FETCHED_BYTES = 16 << 20
 LOG = logging.getLogger(__name__)

@@ -32,12 +32,13 @@ from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import EncodedKey
 from statelake.state_core.model.snapshot import NO_NAMES, KeyedState, RowNames
 from statelake.state_core.serializers.framework.base import TypeSerializer
-from statelake.state_core.serializers.framework.decoders import (
+from statelake.state_core.serializers.framework.opaque_values import (
+    count_columns,
     finding_ends,
+    restore_key,
     undecoded,
     written_by,
 )
-from statelake.state_core.serializers.framework.opaque_values import count_columns, restore_key
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelake.state_core.column_names import field_name
 from statelake.state_core.errors import EncodeError
-from statelake.state_core.nested import is_list, same_lists, struct_column
+from statelake.state_core.nested import field_name, is_list, same_lists, struct_column
 
 _FAMILIES = {
     "integer": pa.types.is_integer,

@@ -46,8 +46,10 @@ from statelake.state_core.serializers.framework.columns import (
     validity,
     variable_values,
 )
-from statelake.state_core.serializers.framework.decoders import DecodedSerializer
-from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.framework.opaque_values import (
+    DecodedSerializer,
+    OpaqueSerializer,
+)
 
 
 @dataclass(frozen=True)

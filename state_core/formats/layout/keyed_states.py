@@ -51,15 +51,13 @@ from statelake.state_core.serializers.composite.wrappers import (
     TtlSerializerSnapshot,
 )
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from statelake.state_core.serializers.framework.decoders import (
-    described_type,
-    undecoded,
-    written_by,
-)
 from statelake.state_core.serializers.framework.opaque_values import (
     as_key,
+    described_type,
     restore_bounded,
     restore_key,
+    undecoded,
+    written_by,
 )
 from statelake.state_core.serializers.framework.registry import changes
 from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot

@@ -42,8 +42,11 @@ from statelake.state_core.serializers.framework.columns import (
     I64Array,
     U8Array,
 )
-from statelake.state_core.serializers.framework.decoders import written_by
-from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer, restore_key
+from statelake.state_core.serializers.framework.opaque_values import (
+    OpaqueSerializer,
+    restore_key,
+    written_by,
+)
 
 TIMESTAMP_BYTES = 8
 COMPARED_BYTES = 32  # bytes of a key to compare in all entries, before the rest

@@ -34,8 +34,7 @@ from statelake.state_core.formats.operator_state.operator_states import (
 )
 from statelake.state_core.model.handles import OperatorHandle
 from statelake.state_core.model.snapshot import OperatorState, OperatorStatePart
-from statelake.state_core.serializers.framework.decoders import undecoded
-from statelake.state_core.serializers.framework.opaque_values import count_columns
+from statelake.state_core.serializers.framework.opaque_values import count_columns, undecoded
 from statelake.state_core.serializers.framework.registry import changes
 
 

@@ -49,8 +49,12 @@ from statelake.state_core.model.handles import DistributionMode, PartitionOffset
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import Cursor, I64Array
-from statelake.state_core.serializers.framework.decoders import finding_ends, written_by
-from statelake.state_core.serializers.framework.opaque_values import restore_bounded, restore_key
+from statelake.state_core.serializers.framework.opaque_values import (
+    finding_ends,
+    restore_bounded,
+    restore_key,
+    written_by,
+)
 
 SUBTASK, POSITION, KEY, VALUE = "subtask", "position", "key", "value"
 RAW_KEY, RAW_VALUE = "raw_key", "raw_value"

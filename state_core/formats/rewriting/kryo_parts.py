@@ -32,8 +32,11 @@ from statelake.state_core.serializers.framework.columns import (
     U8Array,
     arrow_buffer,
 )
-from statelake.state_core.serializers.framework.decoders import undecoded, written_by
-from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.framework.opaque_values import (
+    OpaqueSerializer,
+    undecoded,
+    written_by,
+)
 from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
 from statelake.state_core.serializers.kryo.graph import Item
 from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot

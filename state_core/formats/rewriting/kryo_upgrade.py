@@ -98,12 +98,12 @@ from statelake.state_core.serializers.framework.columns import (
     U8Array,
     arrow_buffer,
 )
-from statelake.state_core.serializers.framework.decoders import undecoded
 from statelake.state_core.serializers.framework.opaque_values import (
     OpaqueSerializer,
     as_key,
     restore_bounded,
     restore_key,
+    undecoded,
 )
 from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
 from statelake.state_core.serializers.kryo.forms import decimal_text

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelake.state_core.column_names import column_path
 from statelake.state_core.errors import EncodeError, IncompatibleError
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.keyed_layout import RAW_VALUE, TTL, VALUE, KeyedLayout
@@ -28,7 +27,7 @@ from statelake.state_core.formats.rewriting.value_migration import (
 )
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.snapshot import StateKind
-from statelake.state_core.nested import elements_of, lists_of
+from statelake.state_core.nested import column_path, elements_of, lists_of
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 
 

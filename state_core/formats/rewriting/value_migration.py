@@ -51,7 +51,7 @@ from statelake.state_core.serializers.framework.columns import (
     equal_rows,
 )
 from statelake.state_core.serializers.framework.compatibility import Compatibility
-from statelake.state_core.serializers.framework.decoders import DecodedSerializer, undecoded
+from statelake.state_core.serializers.framework.opaque_values import DecodedSerializer, undecoded
 from statelake.state_core.serializers.sql.section_data import RowDataSerializer
 
 Rows = TypeVar("Rows", StateRows, ElementRows)

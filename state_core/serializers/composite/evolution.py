@@ -22,9 +22,8 @@ from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from statelake.state_core.column_names import field_name
 from statelake.state_core.errors import IncompatibleError
-from statelake.state_core.nested import same_lists, struct_column
+from statelake.state_core.nested import field_name, same_lists, struct_column
 from statelake.state_core.serializers.basic.numbers import (
     BooleanSerializer,
     ByteSerializer,
@@ -59,8 +58,10 @@ from statelake.state_core.serializers.framework.compatibility import (
     migrate,
     unknown,
 )
-from statelake.state_core.serializers.framework.decoders import DecodedSerializer
-from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.framework.opaque_values import (
+    DecodedSerializer,
+    OpaqueSerializer,
+)
 
 NUMBERS = (
     ByteSerializer, ShortSerializer, IntSerializer, LongSerializer, FloatSerializer,

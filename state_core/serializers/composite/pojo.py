@@ -21,10 +21,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statelake.state_core.column_names import field_name
 from statelake.state_core.errors import EncodeError, UnknownEndError
 from statelake.state_core.files.wire import DataInput, DataOutput, encode_modified_utf8
 from statelake.state_core.kernels import encode, pojo, skip
+from statelake.state_core.nested import field_name
 from statelake.state_core.serializers.composite.structs import StructSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializer, named
 from statelake.state_core.serializers.framework.columns import (

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from statelake.state_core.column_names import column_names, struct_of
 from statelake.state_core.errors import CorruptSnapshotError, EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput, check_names
 from statelake.state_core.kernels import decode, encode
 from statelake.state_core.kernels.hashing import combine_hashes
+from statelake.state_core.nested import column_names, struct_of
 from statelake.state_core.serializers.composite.collections import ListSerializer, MapSerializer
 from statelake.state_core.serializers.framework.base import (
     VARIABLE,

@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from statelake.state_core.bounds import COLUMN_NESTING, COLUMNS, EMPTY_ELEMENTS
-from statelake.state_core.column_names import plain_names
 from statelake.state_core.errors import EncodeError
+from statelake.state_core.nested import plain_names
 from statelake.state_core.printable import is_text
 from statelake.state_core.serializers.contents.content import Content, UnfitError
 

@@ -35,7 +35,7 @@ from statelake.state_core.serializers.framework.base import (
     TypeSerializerSnapshot,
 )
 from statelake.state_core.serializers.framework.compatibility import Compatibility, unknown
-from statelake.state_core.serializers.framework.decoders import opaque_serializer
+from statelake.state_core.serializers.framework.opaque_values import opaque_serializer
 
 PARAMETERLESS = "org.apache.flink.api.common.typeutils.ParameterlessTypeSerializerConfig"
 BRING_FORWARD = (

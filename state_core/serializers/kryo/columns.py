@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelake.state_core.bounds import COLUMN_NESTING
-from statelake.state_core.column_names import column_names, struct_of
 from statelake.state_core.errors import EncodeError, UnsupportedFormatError
+from statelake.state_core.nested import column_names, struct_of
 from statelake.state_core.serializers.composite.collections import (
     elements_of,
     entries_of,

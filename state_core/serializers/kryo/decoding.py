@@ -27,7 +27,7 @@ from statelake.state_core.errors import (
 from statelake.state_core.files.java_stream import read_java_stream
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.serializers.framework import plugins
-from statelake.state_core.serializers.framework.decoders import Decoder, writer
+from statelake.state_core.serializers.framework.opaque_values import Decoder, writer
 from statelake.state_core.serializers.kryo.columns import column_of
 from statelake.state_core.serializers.kryo.graph import (
     NEW,

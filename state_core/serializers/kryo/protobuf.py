@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow as pa
 
 from statelake.state_core.bounds import COLUMNS, EMPTY_ELEMENTS
-from statelake.state_core.column_names import column_names, struct_of
 from statelake.state_core.errors import EncodeError, UnsupportedFormatError
+from statelake.state_core.nested import column_names, struct_of
 from statelake.state_core.serializers.kryo.graph import Form, Item, ObjectReader, ObjectWriter
 from statelake.state_core.serializers.kryo.java_types import JavaType
 

@@ -27,7 +27,7 @@ from statelake.state_core.serializers.framework.columns import (
     Target,
     U8Array,
 )
-from statelake.state_core.serializers.framework.decoders import DecodedSerializer
+from statelake.state_core.serializers.framework.opaque_values import DecodedSerializer
 from statelake.state_core.serializers.kryo.decoding import KryoDecoder
 from statelake.state_core.serializers.kryo.graph import Item
 from statelake.state_core.serializers.kryo.tables import (

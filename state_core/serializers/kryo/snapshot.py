@@ -14,14 +14,14 @@ from __future__ import annotations
 from statelake.state_core.errors import StateError, UnsupportedFormatError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.serializers.framework.base import TypeSerializer
-from statelake.state_core.serializers.framework.decoders import (
+from statelake.state_core.serializers.framework.opaque_values import (
     DecodedSerializer,
     decoder_of,
     is_finding_ends,
+    is_key,
     is_undecoded,
     opaque_serializer,
 )
-from statelake.state_core.serializers.framework.opaque_values import is_key
 from statelake.state_core.serializers.framework.registry import register
 from statelake.state_core.serializers.kryo.containers import AVRO_ARRAY
 from statelake.state_core.serializers.kryo.decoding import (

@@ -11,7 +11,7 @@ from __future__ import annotations
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.compatibility import Compatibility, incompatible
-from statelake.state_core.serializers.framework.decoders import opaque_serializer
+from statelake.state_core.serializers.framework.opaque_values import opaque_serializer
 from statelake.state_core.serializers.framework.registry import register
 
 RUNTIME = "org.apache.flink.api.java.typeutils.runtime."

@@ -19,8 +19,10 @@ from statelake.state_core.serializers.framework.compatibility import (
     incompatible,
     unknown,
 )
-from statelake.state_core.serializers.framework.decoders import opaque_serializer
-from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.framework.opaque_values import (
+    OpaqueSerializer,
+    opaque_serializer,
+)
 from statelake.state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     write_serializer_snapshot,

@@ -17,11 +17,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelake.state_core.column_names import column_names
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.kernels import decode, encode
-from statelake.state_core.nested import struct_column
+from statelake.state_core.nested import column_names, struct_column
 from statelake.state_core.serializers.basic.values import ConstantSerializer
 from statelake.state_core.serializers.composite.evolution import (
     MigrationRule,

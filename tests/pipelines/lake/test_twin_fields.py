@@ -23,7 +23,7 @@ from statelake.state_core.errors import EncodeError, PluginError
 from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.serializers import Decoder, register_decoder
 from statelake.state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
-from statelake.state_core.serializers.framework.decoders import written_by
+from statelake.state_core.serializers.framework.opaque_values import written_by
 from tests.support.command import run
 from tests.support.lakes import Contents, entries, import_golden
 from tests.support.savepoints.kryo_savepoint import CAR, kryo_snapshot

@@ -50,8 +50,7 @@ from statelake.state_core.serializers.composite.namespaces import VoidNamespaceS
 from statelake.state_core.serializers.composite.structs import TupleSerializerSnapshot
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.columns import ALL_PRESENT
-from statelake.state_core.serializers.framework.decoders import undecoded
-from statelake.state_core.serializers.framework.opaque_values import as_key, restore_key
+from statelake.state_core.serializers.framework.opaque_values import as_key, restore_key, undecoded
 from statelake.state_core.serializers.kryo import serializer as kryo_serializer
 from statelake.state_core.serializers.kryo.decoding import (
     KryoDecoder,

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import statelake as sl
-from statelake.state_core.column_names import LONGEST, plain_names
 from statelake.state_core.errors import DeclarationError, NotFoundError
 from statelake.state_core.formats.metadata.checkpoint_metadata import write_metadata
 from statelake.state_core.model.key_groups import operator_id_of_uid
+from statelake.state_core.nested import LONGEST, plain_names
 from statelake.state_core.plans.lineage import lineage_of
 from statelake.state_core.plans.naming import nodes_by_uid
 from statelake.state_core.plans.plan import parse_plan

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statelake.state_core.column_names import (
+from statelake.state_core.nested import (
     FIELD,
     column_names,
     column_path,
@@ -30,7 +30,7 @@ from statelake.state_core.serializers.composite.null_fields import null_fields
 from statelake.state_core.serializers.composite.pojo import PojoSerializer, SubclassValue
 from statelake.state_core.serializers.contents.sayings import holding
 from statelake.state_core.serializers.framework.base import TypeSerializer
-from statelake.state_core.serializers.framework.decoders import written_by
+from statelake.state_core.serializers.framework.opaque_values import written_by
 from statelake.state_core.serializers.kryo.decoding import declare_classes
 from statelake.state_core.serializers.kryo.graph import Item
 from statelake.state_core.serializers.kryo.protobuf import message_types

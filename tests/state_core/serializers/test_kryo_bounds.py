@@ -15,9 +15,10 @@ from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.basic.numbers import LongSerializer
 from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
 from statelake.state_core.serializers.composite.pojo import PojoSerializer
-from statelake.state_core.serializers.framework.decoders import DecodedSerializer, described_type
 from statelake.state_core.serializers.framework.opaque_values import (
+    DecodedSerializer,
     OpaqueSerializer,
+    described_type,
     restore_bounded,
     restore_key,
 )

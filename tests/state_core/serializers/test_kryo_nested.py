@@ -23,8 +23,7 @@ from statelake.state_core.serializers.composite.pojo import PojoSerializer
 from statelake.state_core.serializers.composite.structs import RowSerializer, TupleSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import ALL_PRESENT, Cursor
-from statelake.state_core.serializers.framework.decoders import written_by
-from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer, written_by
 from statelake.state_core.serializers.kryo.graph import Item
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 from tests.support.savepoints.kryo_savepoint import kryo_snapshot

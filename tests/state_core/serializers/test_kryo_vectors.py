@@ -21,8 +21,11 @@ from statelake.state_core.errors import (
     UnsupportedFormatError,
 )
 from statelake.state_core.files.wire import DataInput, DataOutput
-from statelake.state_core.serializers.framework.decoders import DecodedSerializer, undecoded
-from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.framework.opaque_values import (
+    DecodedSerializer,
+    OpaqueSerializer,
+    undecoded,
+)
 from statelake.state_core.serializers.framework.plugins import forget_declarations
 from statelake.state_core.serializers.framework.registry import read_serializer_snapshot
 from statelake.state_core.serializers.kryo.containers import AVRO_ARRAY

@@ -27,12 +27,12 @@ from statelake.state_core.serializers.composite.pojo import PojoSerializer
 from statelake.state_core.serializers.composite.structs import TupleSerializer
 from statelake.state_core.serializers.framework import plugins
 from statelake.state_core.serializers.framework.compatibility import Verdict
-from statelake.state_core.serializers.framework.decoders import (
+from statelake.state_core.serializers.framework.opaque_values import (
     DecodedSerializer,
+    OpaqueSerializer,
     opaque_serializer,
     undecoded,
 )
-from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.opaque.optional_map import FramedSnapshot
 from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.savepoints.kryo_savepoint import (

@@ -29,7 +29,7 @@ from statelake.state_core.serializers.composite.collections import ListSerialize
 from statelake.state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
 from statelake.state_core.serializers.composite.structs import TupleSerializerSnapshot
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
-from statelake.state_core.serializers.framework.decoders import undecoded
+from statelake.state_core.serializers.framework.opaque_values import undecoded
 from statelake.state_core.serializers.framework.registry import read_serializer_snapshot
 from statelake.state_core.serializers.kryo.decoding import declare_messages
 from statelake.state_core.serializers.kryo.graph import Item

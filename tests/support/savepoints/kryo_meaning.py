@@ -25,7 +25,7 @@ from statelake.state_core.formats.rewriting.kryo_parts import KryoPart, PartSnap
 from statelake.state_core.formats.rewriting.value_migration import TTL_BYTES, rewrite_entry
 from statelake.state_core.model.snapshot import KeyedState, Operator, OperatorState
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
-from statelake.state_core.serializers.framework.decoders import undecoded, written_by
+from statelake.state_core.serializers.framework.opaque_values import undecoded, written_by
 from statelake.state_core.serializers.kryo.graph import Item
 from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
 from statelake.state_core.serializers.kryo.wire import KryoVersion

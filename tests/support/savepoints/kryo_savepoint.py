@@ -26,7 +26,7 @@ from statelake.state_core.formats.writing.writer import (
     keyed_handle,
     write_keyed_part,
 )
-from statelake.state_core.serializers.framework.decoders import undecoded
+from statelake.state_core.serializers.framework.opaque_values import undecoded
 from statelake.state_core.serializers.kryo.containers import AVRO_ARRAY
 from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
 from statelake.state_core.serializers.opaque.optional_map import RawEntry

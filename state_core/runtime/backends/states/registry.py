@@ -42,8 +42,7 @@ from statelake.state_core.runtime.backends.states.tables import (
 )
 from statelake.state_core.runtime.backends.states.timer_queues import TimerElements
 from statelake.state_core.serializers.framework.compatibility import Compatibility, Verdict
-from statelake.state_core.serializers.framework.decoders import undecoded
-from statelake.state_core.serializers.framework.opaque_values import as_key
+from statelake.state_core.serializers.framework.opaque_values import as_key, undecoded
 
 BATCH_ROWS = 1 << 16
 

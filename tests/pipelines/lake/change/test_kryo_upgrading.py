@@ -44,7 +44,7 @@ from statelake.state_core.serializers.composite.collections import (
 from statelake.state_core.serializers.composite.optionals import NullableSerializerSnapshot
 from statelake.state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
 from statelake.state_core.serializers.composite.structs import TupleSerializerSnapshot
-from statelake.state_core.serializers.framework.decoders import is_undecoded, undecoded
+from statelake.state_core.serializers.framework.opaque_values import is_undecoded, undecoded
 from statelake.state_core.serializers.framework.plugins import loaded_plugins
 from statelake.state_core.serializers.framework.registry import registered_classes
 from statelake.state_core.serializers.kryo import decoding

@@ -19,7 +19,7 @@ from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.framework import plugins
 from statelake.state_core.serializers.framework.base import TypeSerializer
-from statelake.state_core.serializers.framework.decoders import written_by
+from statelake.state_core.serializers.framework.opaque_values import written_by
 from statelake.state_core.serializers.kryo import decoding
 from statelake.state_core.serializers.kryo.graph import Item
 from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
