@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from statelake.state_core.kernels import compiler
-from statelake.state_core.serializers.framework import decoders, plugins, registry
+from statelake.state_core.serializers.framework import opaque_values, plugins, registry
 from statelake.state_core.serializers.kryo import decoding
 from tests.support.covering import thin
 from tests.support.savepoints.golden_cases import GOLDEN
@@ -79,7 +79,7 @@ _CHANGES = count(1_000_000, 1_000_000)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test registers is forgotten behind it; no entry points, nothing was loaded yet."""
     monkeypatch.setattr(registry, "_classes", registry.registered_classes())
-    monkeypatch.setattr(decoders, "_decoders", {})
+    monkeypatch.setattr(opaque_values, "_decoders", {})
     monkeypatch.setattr(decoding, "_declared", decoding._Declared())
     state = plugins._State()
     state.changes = next(_CHANGES)

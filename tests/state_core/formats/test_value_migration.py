@@ -30,7 +30,7 @@ from statelake.state_core.serializers.basic.text import StringSerializer
 from statelake.state_core.serializers.composite.evolution import migrate_value, resolve_decoded
 from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
 from statelake.state_core.serializers.composite.pojo import PojoSerializer
-from statelake.state_core.serializers.framework import decoders
+from statelake.state_core.serializers.framework import opaque_values
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import Cursor
 from statelake.state_core.serializers.type_spec import parse_type
@@ -185,7 +185,7 @@ class Ids(Decoder):
 
 def test_decoders_are_not_asked_for_operator_state(monkeypatch: pytest.MonkeyPatch) -> None:
     """What Kryo wrote stays bytes there, whoever could read it: no way leads to another type."""
-    monkeypatch.setattr(decoders, "_decoders", {})
+    monkeypatch.setattr(opaque_values, "_decoders", {})
     register_decoder(CAR, Ids())
     info = encoded(NewOperatorState("s", (), "union", kryo_snapshot()).meta_info())
     wanted = parse_type({"pojo": "P", "fields": {"id": "long"}})

@@ -20,7 +20,7 @@ from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.state_core.errors import EncodeError, IncompatibleError, LakeError
 from statelake.state_core.serializers import Decoder, register_decoder
-from statelake.state_core.serializers.framework import decoders
+from statelake.state_core.serializers.framework import opaque_values
 from statelake.state_core.serializers.framework.compatibility import Verdict
 from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.lakes import (
@@ -137,8 +137,8 @@ class TestRoundTrips:
         """The error says what is missing."""
         register_decoder(CAR, Cars())
         import_as(lake, savepoint, "one")
-        monkeypatch.setattr(decoders, "_decoders", {})
-        decoders.plugins.note_change()
+        monkeypatch.setattr(opaque_values, "_decoders", {})
+        opaque_values.plugins.note_change()
         with pytest.raises(LakeError, match="decoders of yours, name them: --plugins"):
             export_snapshot(lake, "orders", "one", tmp_path / "out", engine=LOCAL)
 
