@@ -11,8 +11,7 @@
 `integrity/`     the check of a snapshot for damage, and its salvage
 `runtime/`       jobs of process functions: declarations, legality, working state, commits
 `bounds`         how much of what a snapshot declares is read
-`column_names`   names that every table and query takes
-`nested`         the one walk over nested types and columns of Arrow
+`nested`         the one walk over nested types and columns of Arrow, and names of columns
 `errors`         the one tree of errors
 `printable`      tables, and names out of data, escaped for display
 `extras`         packages that only some features need

@@ -10,7 +10,7 @@
 `contradictions`    contradictions within `_metadata`
 `channels`          records in flight, of unaligned checkpoints
 `key_weights`       the heaviest keys
-`description`       what a snapshot holds, as one value that every face prints
+`description`       what a snapshot holds, as one value that every face prints; `describing` counts
 `expiring`          what of its state has expired
 `whole_rows`        what is printed of values that no column holds
 `contents`          what texts and bytes hold, as users say

@@ -1,8 +1,8 @@
 """The neutral model of a snapshot: plain values that depend on no format and no engine.
 
 =================  ==================================================================
-`snapshot`         `Snapshot`, `Operator`, and their states: the objects of users; entries
-                   of files, and pieces of these for tasks
+`snapshot`         `Snapshot`, `Operator`, and their states: the objects of users
+`entries`          entries of files of keyed state, and pieces of these for tasks
 `handles`          the handles of `_metadata`, which lead to state
 `channels`         channels with records in flight
 `key_groups`       hashes, key groups, and their ranges per subtask; from a uid to an operator's id

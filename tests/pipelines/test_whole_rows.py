@@ -24,9 +24,9 @@ from statelake.state_core.serializers.basic.numbers import DoubleSerializer, Lon
 from statelake.state_core.serializers.basic.text import StringSerializer
 from statelake.state_core.serializers.basic.times import InstantSerializer
 from statelake.state_core.serializers.composite.collections import ListSerializer, MapSerializer
-from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
 from statelake.state_core.serializers.composite.pojo import PojoSerializer
 from statelake.state_core.serializers.composite.structs import RowSerializer, TupleSerializer
+from statelake.state_core.serializers.composite.wrappers import VoidNamespaceSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.scala.serializers import OptionSerializer
 from statelake.state_core.serializers.sql.table_timestamps import TimestampDataSerializer

@@ -27,7 +27,7 @@ from statelake.state_core.files.wire import DataOutput
 from statelake.state_core.nested import ELEMENTS, Steps, is_list
 from statelake.state_core.serializers.basic.enums import EnumSerializer
 from statelake.state_core.serializers.basic.values import ConstantSerializer
-from statelake.state_core.serializers.composite.namespaces import (
+from statelake.state_core.serializers.composite.wrappers import (
     SingletonSerializer,
     TimeWindowSerializer,
 )

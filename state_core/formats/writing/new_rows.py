@@ -27,7 +27,7 @@ from statelake.state_core.formats.writing.spills import Spill, spill_rows
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.key_groups import prefix_bytes
 from statelake.state_core.model.snapshot import StateKind
-from statelake.state_core.serializers.composite.namespaces import SingletonSerializer
+from statelake.state_core.serializers.composite.wrappers import SingletonSerializer
 
 BATCH_BYTES = 16 << 20
 BATCH_ROWS = 1 << 18

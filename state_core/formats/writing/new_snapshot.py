@@ -70,7 +70,7 @@ from statelake.state_core.model.key_groups import (
     key_group_ranges,
     operator_id_of_uid,
 )
-from statelake.state_core.serializers.composite.namespaces import SingletonSerializer
+from statelake.state_core.serializers.composite.wrappers import SingletonSerializer
 
 FIRST_CHECKPOINT = 1
 DEFAULT_METADATA_VERSION = 3

@@ -7,8 +7,7 @@
 `optionals`           values that may be null, and `Either`
 `pojo`                POJOs and Java records; `pojo_snapshot` and `pojo_compatibility`
 `null_fields`         null fields that Flink can't restore, as they may be primitive
-`wrappers`            values with a time to live, timers
-`namespaces`          windows, and the absence of one
+`wrappers`            values with a time to live, timers; windows, and the absence of one
 `evolution`           old values as new ones, a column at a time
 ====================  ===============================================================
 

@@ -33,6 +33,9 @@ BUILT_IN = {
         "org.apache.flink.runtime.state.ttl.TtlStateFactory$TtlSerializerSnapshot",
         "org.apache.flink.runtime.state.v2.ttl.TtlStateFactory$TtlSerializerSnapshot",
         "org.apache.flink.streaming.api.operators.TimerSerializerSnapshot",
+        "org.apache.flink.runtime.state.VoidNamespaceSerializer$VoidNamespaceSerializerSnapshot",
+        "org.apache.flink.streaming.api.windowing.windows.GlobalWindow$Serializer$GlobalWindowSerializerSnapshot",
+        "org.apache.flink.streaming.api.windowing.windows.TimeWindow$Serializer$TimeWindowSerializerSnapshot",
     ),
     "statelake.state_core.serializers.basic.enums": (
         "org.apache.flink.api.common.typeutils.base.EnumSerializer$EnumSerializerSnapshot",
@@ -88,11 +91,6 @@ BUILT_IN = {
         "org.apache.flink.api.common.typeutils.base.SetSerializerSnapshot",
         "org.apache.flink.runtime.state.ArrayListSerializerSnapshot",
         "org.apache.flink.api.common.typeutils.base.GenericArraySerializerConfigSnapshot",
-    ),
-    "statelake.state_core.serializers.composite.namespaces": (
-        "org.apache.flink.runtime.state.VoidNamespaceSerializer$VoidNamespaceSerializerSnapshot",
-        "org.apache.flink.streaming.api.windowing.windows.GlobalWindow$Serializer$GlobalWindowSerializerSnapshot",
-        "org.apache.flink.streaming.api.windowing.windows.TimeWindow$Serializer$TimeWindowSerializerSnapshot",
     ),
     "statelake.state_core.serializers.composite.pojo_snapshot": (
         "org.apache.flink.api.java.typeutils.runtime.PojoSerializerSnapshot",

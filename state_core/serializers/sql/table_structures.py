@@ -21,12 +21,12 @@ import pyarrow as pa
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.serializers.basic.numbers import SNAPSHOTS, LongSerializer
-from statelake.state_core.serializers.composite.namespaces import (
+from statelake.state_core.serializers.composite.structs import ObjectSerializer
+from statelake.state_core.serializers.composite.wrappers import (
     SingletonSerializer,
     TimeWindowSerializer,
+    flip_sign,
 )
-from statelake.state_core.serializers.composite.structs import ObjectSerializer
-from statelake.state_core.serializers.composite.wrappers import flip_sign
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.columns import Cursor, Target, fixed_values
 from statelake.state_core.serializers.framework.compatibility import (

@@ -17,7 +17,7 @@ from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.model.entries import Entries
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.basic.numbers import LongSerializer
-from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
+from statelake.state_core.serializers.composite.wrappers import VoidNamespaceSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.opaque_values import restore_bounded, restore_key
 from statelake.state_core.serializers.framework.plugins import forget_declarations

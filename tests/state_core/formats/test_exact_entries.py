@@ -14,9 +14,9 @@ from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.basic.numbers import LongSerializer
 from statelake.state_core.serializers.basic.text import StringSerializer
 from statelake.state_core.serializers.composite.collections import ListSerializer, MapSerializer
-from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
 from statelake.state_core.serializers.composite.pojo import PojoSerializer, SubclassValue
 from statelake.state_core.serializers.composite.structs import RowSerializer, TupleSerializer
+from statelake.state_core.serializers.composite.wrappers import VoidNamespaceSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.scala.serializers import OptionSerializer
 from tests.support.serializers.serializer_columns import write

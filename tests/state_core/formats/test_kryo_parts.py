@@ -46,8 +46,8 @@ from statelake.state_core.serializers.composite.collections import (
     ListSerializerSnapshot,
     MapSerializerSnapshot,
 )
-from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
 from statelake.state_core.serializers.composite.structs import TupleSerializerSnapshot
+from statelake.state_core.serializers.composite.wrappers import VoidNamespaceSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.columns import ALL_PRESENT
 from statelake.state_core.serializers.framework.opaque_values import as_key, restore_key, undecoded

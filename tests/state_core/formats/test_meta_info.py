@@ -41,10 +41,10 @@ from statelake.state_core.serializers.composite.collections import (
     ListSerializerSnapshot,
     MapSerializerSnapshot,
 )
-from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
 from statelake.state_core.serializers.composite.wrappers import (
     TimerSerializerSnapshot,
     TtlSerializerSnapshot,
+    VoidNamespaceSerializer,
 )
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.registry import registered_classes

@@ -22,7 +22,7 @@ from statelake.state_core.formats.layout.meta_info import read_serializer_entry,
 from statelake.state_core.kernels import skip
 from statelake.state_core.kernels.compiler import Kernel
 from statelake.state_core.serializers import registered_classes
-from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
+from statelake.state_core.serializers.composite.wrappers import VoidNamespaceSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import Target
 from statelake.state_core.serializers.framework.registry import (

@@ -13,8 +13,8 @@ from statelake.state_core.formats.layout.keys import encode_key
 from statelake.state_core.model.entries import Entries
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.basic.numbers import LongSerializer
-from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
 from statelake.state_core.serializers.composite.pojo import PojoSerializer
+from statelake.state_core.serializers.composite.wrappers import VoidNamespaceSerializer
 from statelake.state_core.serializers.framework.opaque_values import (
     DecodedSerializer,
     OpaqueSerializer,

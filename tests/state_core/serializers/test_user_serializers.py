@@ -30,13 +30,13 @@ from statelake.state_core.serializers.composite.collections import (
     ListSerializer,
     MapSerializer,
 )
-from statelake.state_core.serializers.composite.namespaces import (
-    TimeWindowSerializer,
-    VoidNamespaceSerializer,
-)
 from statelake.state_core.serializers.composite.pojo import PojoSerializer
 from statelake.state_core.serializers.composite.structs import RowSerializer, TupleSerializer
-from statelake.state_core.serializers.composite.wrappers import TtlSerializer
+from statelake.state_core.serializers.composite.wrappers import (
+    TimeWindowSerializer,
+    TtlSerializer,
+    VoidNamespaceSerializer,
+)
 from statelake.state_core.serializers.framework import plugins
 from statelake.state_core.serializers.framework.compatibility import Verdict
 from statelake.state_core.serializers.framework.registry import (

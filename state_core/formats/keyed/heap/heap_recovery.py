@@ -34,7 +34,7 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.model.key_groups import key_group_of
-from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
+from statelake.state_core.serializers.composite.wrappers import VoidNamespaceSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import I64Array
 

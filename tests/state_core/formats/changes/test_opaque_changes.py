@@ -11,7 +11,7 @@ from statelake.state_core.formats.keyed.changelog.change_tables import table_of
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.basic.numbers import LongSerializer
-from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
+from statelake.state_core.serializers.composite.wrappers import VoidNamespaceSerializer
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 
 LONG, VOID, OWN = LongSerializer(), VoidNamespaceSerializer(), OpaqueSerializer("Own")

@@ -26,7 +26,7 @@ from statelake.state_core.integrity import check_snapshot
 from statelake.state_core.model.handles import InlineHandle, KeyGroupsHandle, RelativeHandle
 from statelake.state_core.model.key_groups import key_group_of
 from statelake.state_core.serializers.basic.numbers import LongSerializer
-from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
+from statelake.state_core.serializers.composite.wrappers import VoidNamespaceSerializer
 from tests.support.savepoints.golden_cases import GOLDEN
 
 LONG = LongSerializer()

@@ -46,11 +46,11 @@ from statelake.state_core.model.key_groups import key_group_of
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.basic.numbers import SNAPSHOTS, LongSerializer
 from statelake.state_core.serializers.basic.values import StringValueSerializer
-from statelake.state_core.serializers.composite.namespaces import (
+from statelake.state_core.serializers.composite.pojo import PojoSerializer
+from statelake.state_core.serializers.composite.wrappers import (
     VoidNamespaceSerializer,
     VoidNamespaceSerializerSnapshot,
 )
-from statelake.state_core.serializers.composite.pojo import PojoSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.framework.registry import read_serializer_snapshot
