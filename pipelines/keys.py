@@ -1,4 +1,4 @@
-"""Keys as text, the state of one key in a savepoint, and what keys weigh.
+"""Keys as text, the state of one key in a savepoint, and the sizes of keys.
 
 A key is written as `statelake dump` prints it, in every command that takes keys.
 """
@@ -67,7 +67,7 @@ _EXAMPLES: tuple[tuple[Callable[[pa.DataType], bool], Any], ...] = (
 
 @dataclass(frozen=True)
 class OddKey:
-    """A key that no column holds: as it is printed, as its column shows it, and its bytes."""
+    """A key that no column can hold: its printed form, its value in the column, and its bytes."""
 
     value: Any
     shown: Any
@@ -84,7 +84,7 @@ class KeyRows:
         key: The key, as JSON has it.
         key_group: The key group of the key; None if its hash can't be derived, so that all key
             groups are read.
-        batches: The rows, a state after the other; read when they are consumed.
+        batches: The rows, one state after the other; read when they are consumed.
     """
 
     operator: str
@@ -101,7 +101,7 @@ def key_text(key: object) -> str:
 
 
 def as_far_as_found(key_rows: KeyRows, lost: Callable[[StateError], None]) -> KeyRows:
-    """Return the same rows; an error behind the last of them is given to `lost`, not raised."""
+    """Return the same rows; an error after the last row is passed to `lost`, not raised."""
 
     def batches() -> Iterator[tuple[KeyedState, pa.RecordBatch | pa.Table]]:
         try:
@@ -155,7 +155,7 @@ def weights_json(name: str, weights: StateWeights, lives: Iterable[str] = ()) ->
 
     Args:
         name: The state.
-        weights: What its keys weigh.
+        weights: The sizes of its keys.
         lives: The texts of the times to live of its `expiries`.
     """
     return {
@@ -175,7 +175,7 @@ def weights_json(name: str, weights: StateWeights, lives: Iterable[str] = ()) ->
 
 
 def lines_of(content: Callable[[], bytes], place: str, remedy: str) -> list[tuple[str, str]]:
-    """Return the lines of a text that are not blank, each with its place.
+    """Return the non-blank lines of a text, each with its place.
 
     Args:
         content: Reads the text.
@@ -201,7 +201,7 @@ def key_from_text(text: str, key: TypeSerializer, place: str = "") -> Any:
 
     The text is JSON as `statelake dump` prints keys. A JSON string (also for bytes, decimals, dates
     and times) may be without quotes, unless it begins with one. Of a row with one column, as in
-    Flink SQL `GROUP BY shop`, its value will do.
+    Flink SQL `GROUP BY shop`, the value is enough.
 
     Args:
         text: The text.
@@ -241,7 +241,7 @@ def _read_key(text: str, kind: pa.DataType) -> Any:
 
 
 def _as_plain(text: str, kind: pa.DataType) -> str:
-    """Return text in the form of `plain`, as SQL may write a time or a decimal otherwise."""
+    """Return text in the form of `plain`; SQL may write times and decimals differently."""
     if pa.types.is_timestamp(kind) and text[10:11] == " ":
         return f"{text[:10]}T{text[11:]}"
     if pa.types.is_decimal(kind):
@@ -254,7 +254,7 @@ def _as_plain(text: str, kind: pa.DataType) -> str:
 
 
 def _is_object(text: str) -> bool:
-    """Return whether a text is a JSON object: a whole row, and not the value of its column."""
+    """Return whether a text is a JSON object: a complete row, not the value of its column."""
     try:
         return text.lstrip().startswith("{") and isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
@@ -264,7 +264,7 @@ def _is_object(text: str) -> bool:
 def keys_from_text(
     text: str, owners: Sequence[tuple[_Owner, TypeSerializer]]
 ) -> list[tuple[_Owner, Any]]:
-    """Parse a text as a key of each of several operators, and return those whose key it can be.
+    """Parse a text as a key of several operators, and return those that can have the key.
 
     Args:
         text: The text.
@@ -283,7 +283,7 @@ def keys_from_text(
             keys.append((owner, key_from_text(text, serializer)))
     if not keys:
         if len(types) == 1:
-            key_from_text(text, owners[0][1])  # raises the error that says why
+            key_from_text(text, owners[0][1])  # raises the error with the reason
         shown = [f"{name} (such as {_example_text(key)})" for name, key in types.items()]
         more = f" and {len(shown) - SHOWN_TYPES} more" if len(shown) > SHOWN_TYPES else ""
         raise EncodeError(
@@ -295,9 +295,9 @@ def keys_from_text(
 
 
 def odd_key(states: Iterable[KeyedState], key: TypeSerializer, text: str) -> OddKey | None:
-    """Return the key whose printed form is a text and which no column holds; None without one.
+    """Return the key with a printed form that no column can hold; None if there is none.
 
-    Such a text can't be turned into a key's bytes, so that the keys of all key groups are read.
+    The text can't be converted to the key's bytes, so that the keys of all key groups are read.
 
     Args:
         states: The keyed states of its operator.
@@ -305,7 +305,7 @@ def odd_key(states: Iterable[KeyedState], key: TypeSerializer, text: str) -> Odd
         text: The text, as `find` and `top` print keys.
 
     Raises:
-        SnapshotError: It is in no state that can be read, and others can't be.
+        SnapshotError: No readable state has the key, and some states are unreadable.
     """
     if not (_holds_less(key.arrow_type) and _BEGINS_ODD.match(text)):
         return None
@@ -320,7 +320,7 @@ def odd_key(states: Iterable[KeyedState], key: TypeSerializer, text: str) -> Odd
             odd = _odd_key_in(state, key, wanted)
         except OversizedError:
             raise
-        except StateError as error:  # others may have it
+        except StateError as error:  # other states may have the key
             lost = lost or error.within(f"state {state.name!r}")
             continue
         if odd is not None:
@@ -331,7 +331,7 @@ def odd_key(states: Iterable[KeyedState], key: TypeSerializer, text: str) -> Odd
 
 
 def _odd_key_in(state: KeyedState, key: TypeSerializer, wanted: Sequence[Any]) -> OddKey | None:
-    """Return the first key of a state that no column holds, and that is one of those wanted."""
+    """Return the first key of a state that no column can hold and whose form is in `wanted`."""
     at = TIMESTAMP_BYTES if state.kind is StateKind.TIMERS else 0
     for batch in state.batches(columns=[KEY_GROUP, KEY, RAW_KEY]):
         rows = batch.filter(batch.column(RAW_KEY).is_valid())
@@ -348,7 +348,7 @@ def _odd_key_in(state: KeyedState, key: TypeSerializer, wanted: Sequence[Any]) -
 
 
 def _holds_less(kind: pa.DataType) -> bool:
-    """Return whether keys of a type may be more than their column."""
+    """Return whether a type may have keys that its column can't represent."""
     leaves = (leaf for _, leaf in leaf_types(kind))
     return any(pa.types.is_decimal(leaf) or pa.types.is_temporal(leaf) for leaf in leaves)
 
@@ -359,14 +359,14 @@ def keys_of_owners(
     states_of: Callable[[_Owner], Iterable[KeyedState]],
     unread: list[tuple[_Owner, StateError]] | None = None,
 ) -> list[tuple[_Owner, Any, OddKey | None]]:
-    """Return the operators whose key a text can be, each with the key, or the one found by text.
+    """Return the operators that can have a key, each with the key or the `OddKey` of the text.
 
     Args:
         text: The text.
         owners: As for `keys_from_text`.
         states_of: Returns the keyed states of an operator.
-        unread: Gets the operators in which nobody can look for the text, and why; without it, an
-            error is raised.
+        unread: Receives the operators in which the text can't be searched, with the error; without
+            it, the error is raised.
 
     Raises:
         EncodeError: The text is not a key of any of them.
@@ -409,8 +409,8 @@ def rows_in_savepoint(
         state: Only of the state of that name.
 
     Returns:
-        One for each operator that can have such a key. If the keys of another can't be read to
-        look for it, its error is behind the last rows.
+        The rows for each operator that can have such a key. If the keys of another operator can't
+        be read, its error is raised after the last rows.
 
     Raises:
         EncodeError: No operator can have that key.
@@ -445,7 +445,7 @@ def rows_in_savepoint(
 def _ending_in(
     error: StateError, batches: Iterator[tuple[KeyedState, pa.RecordBatch | pa.Table]]
 ) -> Iterator[tuple[KeyedState, pa.RecordBatch | pa.Table]]:
-    """Yield rows, and raise an error behind them."""
+    """Yield rows, and then raise an error."""
     yield from batches
     raise error
 
@@ -455,7 +455,7 @@ def _batches(
 ) -> Iterator[tuple[KeyedState, pa.RecordBatch]]:
     """Yield the rows of a key, of all states of an operator or of one; each file is read once.
 
-    The error of what can't be read comes behind all else.
+    An error of unreadable state is raised after all other rows.
     """
     states = {keyed.name: keyed for keyed in operator.keyed_states}
     lost: StateError | None = None
@@ -467,7 +467,7 @@ def _batches(
         for together in apart:
             batches = file.entries_of_key(key, together)
             while True:
-                at = together[0] if len(together) == 1 else None  # the state that is read
+                at = together[0] if len(together) == 1 else None  # the state being read
                 try:
                     entries = next(batches)
                     at = int(entries.state_of[0])
@@ -476,7 +476,8 @@ def _batches(
                     break
                 except OversizedError:
                     raise
-                except StateError as error:  # others are read; the file's own error ends it
+                except StateError as error:
+                    # other entries are still read; an error of the file ends its batches
                     name = "" if at is None else f", state {file.states[at].name!r}"
                     lost = lost or error.within(f"operator {operator.label}{name}")
                     continue

@@ -1,4 +1,4 @@
-"""How much a snapshot may declare: one table of bounds, and the budget that holds them.
+"""Limits of a snapshot's declarations: one table of bounds, and the budget that enforces them.
 
 A stranger's file is not trusted. Its bytes may cost time and memory in proportion; whatever takes
 few bytes and costs much (an operator, a column, a level of nesting) has a bound here. Beyond it a

@@ -221,7 +221,7 @@ class MissingFileError(SnapshotError, FileNotFoundError):
 
 
 class UnreachableFileError(SnapshotError):
-    """A file that can't be had: access is denied, or its store does not answer."""
+    """A file that can't be read: access is denied, or its store does not answer."""
 
 
 class ChangedFileError(SnapshotError):

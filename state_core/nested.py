@@ -1,12 +1,12 @@
-"""One walk over nested types and columns of Arrow, and one way to build them again.
+"""Functions that walk and rebuild nested types and columns of Arrow.
 
-All that mask, search, compare or check values find the same below a type or an array: the fields of
-a struct, the elements of a list of any layout, the keys and values of a map. Each is named by
-steps: a field's name, and `[]` for elements or entries.
+Masks, searches, comparisons and checks all see the same parts of a type or an array: the fields of
+a struct, the elements of a list of any layout, the keys and values of a map. The path to a part
+consists of steps: a field's name, and `[]` for elements or entries.
 
-No table has two columns whose names differ only in their case, as fields of a Java class may. One
-of such fields keeps its name, `id` beside `ID`, and the other gets a number: `ID_2`. Arrow's type
-has the name in Flink with it, so that a table's columns have it too.
+A table can't have two columns whose names differ only in case, as fields of a Java class may. Of
+`id` and `ID` one keeps its name as a column, and the other gets a number: `ID_2`. The metadata of
+the Arrow field has the name in Flink, and so have the columns of tables.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LISTS = {
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Return whether a type is a list, of whatever layout; a map is none."""
+    """Return whether a type is a list of any layout; a map is not a list."""
     return kind.id in _LISTS
 
 
@@ -46,7 +46,7 @@ def parts_of(kind: pa.DataType) -> list[tuple[Steps, pa.Field]]:
 
 
 def leaf_types(kind: pa.DataType) -> Iterator[tuple[Steps, pa.DataType]]:
-    """Yield the leaf types of a type, each with the steps to it; the type itself if it is one."""
+    """Yield the leaf types of a type, each with the steps to it; a leaf type yields itself."""
     parts = parts_of(kind)
     if not parts and not pa.types.is_struct(kind):
         yield (), kind
@@ -68,13 +68,13 @@ def with_types(kind: pa.DataType, kinds: Sequence[pa.DataType]) -> pa.DataType:
 
 
 class LeafColumn(NamedTuple):
-    """The values of a leaf, anywhere within a column.
+    """The values of a leaf at any depth of a column.
 
     Attributes:
         steps: The steps to it.
-        bounds: Of each list or map on the way, from the outermost, where the elements of each of
-            its rows begin, and where those of the last one end.
-        values: The values. Those within a null are null, or are left out.
+        bounds: For each list or map on the path, from the outermost, the offsets at which the
+            elements of each row begin, and the end of the last row's.
+        values: The values; those within a null are null, or are left out.
     """
 
     steps: Steps
@@ -82,7 +82,7 @@ class LeafColumn(NamedTuple):
     values: pa.Array
 
     def rows(self, places: I64Array) -> tuple[I64Array, tuple[I64Array, ...]]:
-        """Return the rows of some values, and their indexes in each of the lists on the way."""
+        """Return the rows of some values, and their indexes in each of the lists on the path."""
         indexes: list[I64Array] = []
         for bounds in reversed(self.bounds):
             owners = np.searchsorted(bounds, places, "right") - 1
@@ -101,7 +101,7 @@ def leaves(
 
     Args:
         array: The array.
-        wanted: Whether leaves of a type are wanted.
+        wanted: Returns whether to yield leaves of a type.
         steps: The steps to the array.
         bounds: The bounds of the lists around it.
     """
@@ -123,7 +123,7 @@ def changed(
 
     Args:
         array: The array.
-        change: Returns what is to be at some steps, outermost first; None to go into that part.
+        change: Returns the new array at some steps, outermost first; None to walk into that part.
         steps: The steps to the array.
     """
     made = change(steps, array)
@@ -149,7 +149,7 @@ def _children(array: pa.Array) -> tuple[I64Array | None, list[pa.Array]]:
 def elements_of(lists: pa.Array) -> tuple[I64Array, pa.Array]:
     """Return the bounds of lists or maps, from 0, and their elements, or entries.
 
-    Rows that are null have none, though Arrow allows it.
+    Null rows get no elements, though Arrow allows them.
     """
     kind = lists.type
     if not (pa.types.is_list(kind) or pa.types.is_map(kind) or pa.types.is_large_list(kind)):
@@ -171,9 +171,9 @@ def lists_of(
 
     Args:
         kind: Their type.
-        bounds: Where the elements of each row begin, and where those of the last one end.
+        bounds: The offsets at which the elements of each row begin, and the end of the last row's.
         parts: The elements, or the keys and the values.
-        null: The rows that are null; None if none is.
+        null: The null rows; None without null rows.
     """
     plain = kind if pa.types.is_map(kind) else pa.list_(kind.value_field)
     valid = None
@@ -186,12 +186,12 @@ def lists_of(
 
 
 def same_lists(kind: pa.DataType, lists: pa.Array, parts: Sequence[pa.Array]) -> pa.Array:
-    """Return lists, or maps, of the same bounds and nulls with other content.
+    """Return lists or maps with the same bounds and nulls, and other content.
 
     Args:
         kind: Their new type.
         lists: Lists of 32-bit offsets, or maps.
-        parts: What is to be their `values`, or their `keys` and `items`.
+        parts: The new `values`, or the new `keys` and `items`.
     """
     buffers, content = lists.buffers()[:2], _inner(kind, parts)
     return pa.Array.from_buffers(
@@ -214,14 +214,14 @@ def struct_column(kind: pa.DataType, columns: Sequence[pa.Array], like: pa.Array
 
 LONGEST = 100
 FIELD = b"statelake.field"
-"""What the metadata of a column has the field's name in Flink under, if that is another one."""
-_NOT_PLAIN = re.compile(r"[^\w#@-]+")  # what Delta, Spark or a query would not take as it is
+"""The metadata key of the field's name in Flink, if a column has another name."""
+_NOT_PLAIN = re.compile(r"[^\w#@-]+")  # characters that Delta, Spark or a query refuse
 
 
 def plain_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Return names that tables and queries take, each another one, whatever their case."""
+    """Return names that tables and queries accept, all different even without regard to case."""
     unique_names: list[str] = []
-    taken: dict[str, int] = {}  # by name, the last number behind it
+    taken: dict[str, int] = {}  # the last number after each name
     for index, name in enumerate(names):
         text = name.encode("utf-8", "replace").decode().replace("$", "")
         plain = _NOT_PLAIN.sub("_", text)[:LONGEST].strip("_") or f"f{index}"
@@ -235,16 +235,16 @@ def plain_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def column_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns of fields: their names, each another one whatever its case.
+    """Return the column names of fields: their names, all different even without regard to case.
 
-    Of those that differ only in their case the one with the fewest capital letters stays; no other
-    gets the name of a further field. The order of the fields does not matter.
+    Of names that differ only in case, the one with the fewest capital letters stays. No new name is
+    that of another field. The order of the fields does not matter.
     """
     taken = {name.lower() for name in names}
     if len(taken) == len(names):
         return tuple(names)
     columns: dict[str, str] = {}
-    last: dict[str, int] = {}  # by name in small letters, the last number behind it
+    last: dict[str, int] = {}  # the last number after each name in small letters
     for name in sorted(names, key=lambda name: (sum(map(str.isupper, name)), name)):
         column, folded = name, name.lower()
         while folded in last and column.lower() in taken:
@@ -257,7 +257,7 @@ def column_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def struct_of(names: Sequence[str], kinds: Iterable[pa.DataType]) -> pa.StructType:
-    """Return the type of fields of these names in Flink, each with its column's name."""
+    """Return a struct type of fields with these names in Flink, under their column names."""
     return pa.struct(
         [
             pa.field(column, kind, metadata=None if column == name else {FIELD: name})
@@ -267,19 +267,19 @@ def struct_of(names: Sequence[str], kinds: Iterable[pa.DataType]) -> pa.StructTy
 
 
 def field_name(column: pa.Field) -> str:
-    """Return the name in Flink of the field that a column has."""
+    """Return the name in Flink of a column's field."""
     name: bytes = (column.metadata or {}).get(FIELD, column.name.encode())
     return name.decode()
 
 
 def column_path(kind: pa.DataType, path: str) -> str:
-    """Return the columns of a field within a type, from its names in Flink, or from theirs."""
+    """Return the column path of a nested field, given names in Flink or names of columns."""
     steps = _fields_at(kind, path)
     return ".".join(name if column is None else column.name for name, column in steps)
 
 
 def field_path(kind: pa.DataType, path: str) -> str:
-    """Return the names in Flink of a field within a type, from these, or from its columns'."""
+    """Return the Flink path of a nested field, given names in Flink or names of columns."""
     steps = _fields_at(kind, path)
     return ".".join(name if column is None else field_name(column) for name, column in steps)
 
@@ -295,7 +295,7 @@ def _fields_at(kind: pa.DataType, path: str) -> Iterator[tuple[str, pa.Field | N
 
 
 def twins(fields: Iterable[pa.Field]) -> tuple[str, ...]:
-    """Return the first two names that differ only in their case, at any depth; empty without."""
+    """Return the first two names that differ only in case, at any depth; empty without such."""
     taken: dict[str, str] = {}
     for field in fields:
         kind = field.type
@@ -309,14 +309,14 @@ def twins(fields: Iterable[pa.Field]) -> tuple[str, ...]:
 
 
 def refuse_twins(fields: Iterable[pa.Field], place: str) -> None:
-    """Refuse columns of which a table can't have both, as a user's decoder may give them.
+    """Refuse columns whose names differ only in case, as a user's decoder may return them.
 
     Args:
         fields: The columns.
-        place: What has them, for the message.
+        place: The place of the columns, for the message.
 
     Raises:
-        PluginError: Two names differ only in their case.
+        PluginError: Two names differ only in case.
     """
     pair = twins(fields)
     if pair:

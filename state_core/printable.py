@@ -157,16 +157,16 @@ class JsonFields:
     """A struct, or a list of structs, that JSON shows by its fields.
 
     Attributes:
-        JSON: What JSON shows of a struct, in this order; any dataclass can have it. Each is the
-            name of a field or a property, also of one within (`record.job`). `a=b` shows `b` under
-            the name `a`, `a?` leaves out what is empty, `*a` shows the fields of `a` in its place,
-            and `*` all fields that its `repr` shows.
+        JSON: The parts of a struct that JSON shows, in order; any dataclass can have it. Each is
+            the name of a field or a property, also of one within (`record.job`). `a=b` shows `b`
+            under the name `a`, `a?` leaves out what is empty, `*a` shows the fields of `a` in its
+            place, and `*` all fields that its `repr` shows.
     """
 
     JSON: ClassVar[tuple[str, ...]] = ("*",)
 
     def to_json(self) -> Any:
-        """Return it as JSON can hold it."""
+        """Return the JSON form."""
         if isinstance(self, list):
             return [json_value(each) for each in self]
         return _fields_json(self, self.JSON)
@@ -176,7 +176,7 @@ class Printed(JsonFields):
     """A result that prints itself, in Python as by the command."""
 
     def lines(self) -> Iterable[str | Table]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -184,7 +184,7 @@ class Printed(JsonFields):
 
 
 def json_value(value: Any) -> Any:
-    """Return a value as JSON can hold it: a struct by its fields, times as text."""
+    """Return the JSON form of a value: a struct by its fields, times as text."""
     if hasattr(value, "to_json"):
         return value.to_json()
     if is_dataclass(value):

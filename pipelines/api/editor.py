@@ -1,4 +1,4 @@
-"""Changes of a snapshot as a whole, which are collected and made at once."""
+"""An editor that collects changes of a snapshot, and makes them together."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class SnapshotEditor:
-    """Changes of a snapshot, which `save` makes: each method adds one, and returns the editor.
+    """Changes of a snapshot, which `save` makes. Each method adds one, and returns the editor.
 
-    Names are those of before: merges come first, then what is dropped, purged and renamed.
+    Names are those before the changes. Merges are made first, then drops, purges and renames.
 
     Args:
         parent: The snapshot.
-        request: The id of the new snapshot, and what changes to begin with.
+        request: The id of the new snapshot, and its first changes.
     """
 
     def __init__(self, parent: LakeSnapshot, request: EditSnapshot) -> None:
@@ -34,7 +34,7 @@ class SnapshotEditor:
         self.parent = parent
         self.name = request.name
         self.changes = SnapshotEdit(at=request.at, inexact=request.inexact)
-        for word, value in vars(request).items():  # each is a method
+        for word, value in vars(request).items():  # the names are those of methods
             if isinstance(value, Mapping):
                 for pair in value.items():
                     getattr(self, word)(*pair)
@@ -79,7 +79,7 @@ class SnapshotEditor:
         return self._add("drop_states", *states)
 
     def merge(self, snapshot: str, *, job: str | None = None) -> Self:
-        """Take in the operators of another snapshot, of this job or of another."""
+        """Add the operators of another snapshot, of this job or of another."""
         other = self.parent.job if job is None else self.parent.job.lake.job(job)
         return self._add("merge", (other.name, other[snapshot].name))
 
@@ -88,18 +88,18 @@ class SnapshotEditor:
         return self._put("purge", state, predicate)
 
     def expire(self, state: str, ttl: timedelta) -> Self:
-        """Delete what of a state has expired at a time to live; see `at`."""
+        """Delete the entries of a state that have expired at a time to live; see `at`."""
         return self._put("expire", state, ttl)
 
     def keep_keys(self, operator: str, file: str) -> Self:
-        """Delete all keys of an operator but those that a file lists, one a line."""
+        """Delete all keys of an operator except those in a file, which has one on each line."""
         return self._put("keep_keys", operator, file)
 
     def set_offsets(self, *offsets: str) -> Self:
-        """Have Kafka's partitions, and the logs of Flink CDC, read from elsewhere.
+        """Set the offsets from which Kafka's partitions, and the logs of Flink CDC, are read.
 
         Args:
-            offsets: `topic:partition=offset`, or files with one a line; of Flink CDC
+            offsets: `topic:partition=offset`, or files with one on each line; for Flink CDC
                 `binlog-split=FILE:POSITION` or `stream-split=LSN`.
         """
         from statelake.pipelines.lake.catalog.recorded_sources import read_new_offsets
@@ -107,17 +107,17 @@ class SnapshotEditor:
         return self._add("set_offsets", *read_new_offsets(offsets))
 
     def drop_partitions(self, *partitions: str) -> Self:
-        """Take partitions of Kafka out of a source that does not subscribe to them any more.
+        """Remove partitions of Kafka from a source that no longer subscribes to them.
 
         Args:
-            partitions: `topic:partition`, or `topic` for all of it.
+            partitions: `topic:partition`, or `topic` for all of its partitions.
         """
         from statelake.state_core.connectors.offsets import parse_partition
 
         return self._add("drop_partitions", *map(parse_partition, partitions))
 
     def move_positions(self, operator: str, uid: str) -> Self:
-        """Have a new source go on where an old one stood, which is dropped.
+        """Give the positions of an old source, which is dropped, to a new one.
 
         Args:
             operator: A `FlinkKafkaConsumer`, which becomes a `KafkaSource`, or a
@@ -127,11 +127,11 @@ class SnapshotEditor:
         return self._put("move_positions", operator, uid)
 
     def stream_arn(self, *arns: str) -> Self:
-        """Name the ARNs of streams of Kinesis, which old sources know by their names alone."""
+        """Add the ARNs of Kinesis streams, of which old sources have only the names."""
         return self._add("stream_arns", *arns)
 
     def offsets_from_timestamp(self, time: datetime, bootstrap_servers: str) -> Self:
-        """Have Kafka's partitions read from where they stood at a time, as the brokers say."""
+        """Set the offsets of Kafka's partitions to those at a time, as the brokers report them."""
         from statelake.pipelines.lake.catalog.recorded_sources import offsets_at
 
         job = self.parent.job
@@ -139,12 +139,12 @@ class SnapshotEditor:
         return self._add("set_offsets", *offsets)
 
     def inexact(self) -> Self:
-        """Let predicates go by what columns show of values that they don't hold in full."""
+        """Evaluate predicates on columns even where these can't represent a value exactly."""
         self.changes = replace(self.changes, inexact=True)
         return self
 
     def at(self, time: datetime) -> Self:
-        """Say when it is asked what has expired; by default when the snapshot was taken."""
+        """Set the time at which expiry is evaluated; by default the time of the snapshot."""
         self.changes = replace(self.changes, at=time)
         return self
 
@@ -152,8 +152,8 @@ class SnapshotEditor:
         """Make the new snapshot; the old one stays.
 
         Args:
-            note: Kept with it; say why.
-            dry_run: Whether it is only said what would change.
+            note: The reason, which is kept with the snapshot.
+            dry_run: Whether to return the changes without making them.
 
         Raises:
             NoMatchError: No row is purged or has expired, and nothing else would change.

@@ -1,4 +1,4 @@
-"""A lake, from which the objects of its jobs and snapshots come."""
+"""A lake: the entry point to its jobs and snapshots."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Lake:
         storage_options: For `s3://`: `AWS_REGION` and the like, as deltalake names them.
 
     Attributes:
-        catalog: Its catalog and tables, for programs that need what is below.
+        catalog: Its catalog and tables, for programs that need the lower level.
     """
 
     def __init__(
@@ -72,12 +72,12 @@ class Lake:
     def job(
         self, name: str, *, engine: Engine | str = "auto", progress: Progress | None = None
     ) -> Job:
-        """Return a job of the lake, be there snapshots of it or not.
+        """Return a job of the lake, whether or not it has snapshots.
 
         Args:
-            name: Its name; its tables are below that.
-            engine: Where its operations run: `auto`, `spark`, `local`, or an engine.
-            progress: Called with (done, total) by operations that take long.
+            name: The name of the job, which is the directory of its tables.
+            engine: The engine of its operations: `auto`, `spark`, `local`, or an engine.
+            progress: Called with (done, total) by long operations.
         """
         from statelake.pipelines.api.jobs import Job
 
@@ -90,8 +90,7 @@ class Lake:
 
         Args:
             job: Only of this job.
-            errors: Gets an error for each row of the catalog that is not valid; these rows are left
-                out.
+            errors: Receives an error for each invalid row of the catalog; these rows are left out.
 
         Raises:
             NotALakeError: There is no lake, and `errors` is given; otherwise the list is empty.
@@ -115,7 +114,7 @@ class Lake:
         Args:
             as_of: Read tables as they were in this snapshot.
             job: A job whose name may be left out of table names.
-            limits: What each query may take; by default what DuckDB takes.
+            limits: The time and memory that each query may take; by default DuckDB's own limits.
 
         Raises:
             NotFoundError: There is no such snapshot or job.
@@ -144,13 +143,14 @@ class Lake:
             query: SQL that reads; on Spark also any statement that changes no rows.
             as_of: Read tables as they were in this snapshot.
             job: A job whose name may be left out of table names.
-            engine: What runs it: `duckdb` within this process, or `spark`.
-            limit: Return at most so many rows; all by default.
-            query_memory: How many bytes of memory DuckDB may take; by default 80 % of the
+            engine: The engine that runs it: `duckdb` within this process, or `spark`.
+            limit: The largest number of rows to return; all by default.
+            query_memory: The bytes of memory that DuckDB may take; by default 80 % of the
                 machine's. It spills the rest into a temporary directory.
 
         Returns:
-            The rows, which `read_all()` makes a table; DuckDB, Polars and pandas take it as it is.
+            A reader of the rows; `read_all()` makes a table, and DuckDB, Polars and pandas accept
+            it as it is.
 
         Raises:
             ReadOnlyError: The statement changes rows, or reads no snapshot.
@@ -184,18 +184,18 @@ class Lake:
 
         Raises:
             NotALakeError: There is no lake.
-            LakeFormatError: It is of a newer format than this statelake reads.
+            LakeFormatError: Its format is newer than this statelake can read.
         """
         return self.catalog.version().format
 
     def plan_upgrade(self) -> LakeUpgrade:
-        """Say what `upgrade` would change; nothing is written."""
+        """Return the changes that `upgrade` would make; nothing is written."""
         return self.catalog.plan_upgrade()
 
     def upgrade(self) -> LakeUpgrade:
         """Give the lake the newest format, so that this statelake writes into it.
 
-        It is one commit: before it, all is as it was; after it, an older statelake is refused.
+        The upgrade is one commit; after it, older versions of statelake refuse the lake.
         """
         return self.catalog.upgrade()
 
@@ -205,7 +205,7 @@ class Lake:
         """Check every byte of the lake, and name each damaged file.
 
         Args:
-            resume: A local file that says which files were found whole until a check was stopped.
+            resume: A local file that lists the files that an interrupted check found undamaged.
             progress: Called with (done, total) bytes after each file.
         """
         from statelake.pipelines.lake.verify.lake_checking import check_lake
@@ -213,7 +213,7 @@ class Lake:
         return check_lake(self.catalog.location, resume, progress)
 
     def plan_clean(self, exports: Iterable[str] = ()) -> Freed:
-        """Count what `clean` would delete; nothing is changed.
+        """Return the number and size of the files that `clean` would delete; nothing is changed.
 
         Args:
             exports: The local directories in which savepoints were written.
@@ -226,7 +226,8 @@ class Lake:
         """Delete files that no snapshot and no running process has.
 
         Args:
-            exports: The local directories in which savepoints were written: unfinished ones go.
+            exports: The local directories in which savepoints were written: unfinished ones are
+                deleted.
         """
         from statelake.pipelines.lake.catalog.dropping import clean_lake
 
@@ -258,13 +259,13 @@ class Lake:
         try:
             latest = done = run_job(runnable, self.catalog, options)
             while request.until_idle and latest.run and not stop():
-                if metrics:  # the next run may take long
+                if metrics:  # before the next run, which may take long
                     write_metrics(metrics, runnable.name, done)
                 latest = run_job(runnable, self.catalog, options)
                 done = latest.after(done)
         except BaseException:
             if metrics:
-                with suppress(StateError):  # the run's error is what matters
+                with suppress(StateError):  # only the run's error is reported
                     write_metrics(metrics, runnable.name, None)
             raise
         if metrics:
@@ -278,7 +279,7 @@ class Lake:
         return audit_records(self.catalog)
 
     def broken_record(self) -> AuditRecord | None:
-        """Return the first record that is not as it was written, or behind one that is gone."""
+        """Return the first record that was changed, or that follows a removed one."""
         from statelake.pipelines.lake.erase.audit_records import broken_record
 
         return broken_record(self.audit_records())

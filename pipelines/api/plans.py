@@ -1,4 +1,4 @@
-"""What is planned before it is executed: erasures, and rescales of jobs that run."""
+"""Operations that are planned before they are executed: erasures, and rescales of running jobs."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ class LakeSnapshot(Snapshot):
         )  # fmt: skip
 
     def hold(self, reason: str = "") -> list[HoldRecord]:
-        """Let nobody drop it until its holds are released; return all that it has.
+        """Add a hold, so that the snapshot can't be dropped; return all of its holds.
 
         Args:
             reason: Why; another reason is another hold.
@@ -383,7 +383,7 @@ class LakeSnapshot(Snapshot):
     def problems_of(
         self, operator: str | None = None, state: str | None = None, *, keyed: bool = False
     ) -> list[str]:
-        """Return which operators' keyed state is kept as bytes, whose entries nobody finds.
+        """Return messages for operators whose keyed state is kept as bytes, without entries.
 
         Args:
             operator: Only of this operator: its uid, name or id.

@@ -88,12 +88,12 @@ class BootstrapResult(Printed):
     engine: str
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the JSON form."""
         snapshot_id = None if self.record is None else self.record.snapshot_id
         return asdict(self.written) | {"engine": self.engine, "snapshot_id": snapshot_id}
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read: lines, and the table of states."""
+        """Yield the text form: lines, and the table of states."""
         written = self.written
         entries = sum(state.entries for state in written.states)
         yield (

@@ -173,7 +173,7 @@ def _spare_pandas() -> None:
 
 
 class _Commands(click.Group):
-    """Finds commands by the table above, and imports only the one that is called."""
+    """Find commands by the table above, and import only the one that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """In the order of the table."""
@@ -294,7 +294,7 @@ def _leave(code: str | int | None, *, own: bool) -> NoReturn:
     from statelake.pipelines.engine import wait_for_threads  # noqa: PLC0415 - at such an end alone
 
     if own and not wait_for_threads(PATIENCE_SECONDS):
-        atexit._run_exitfuncs()  # noqa: SLF001 - temporary directories go, and nobody waits
+        atexit._run_exitfuncs()  # noqa: SLF001 - temporary directories go, without a wait
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code if isinstance(code, int) else int(code is not None))
@@ -329,7 +329,7 @@ def _fail(error: BaseException) -> int:
 
 
 def _system_refusal(error: BaseException) -> str:
-    """What the system refuses and what to do about it; empty if the error is another."""
+    """Return an error of the system with its remedy; empty for other errors."""
     number = error.errno if isinstance(error, OSError) else None
     if number is None:
         match = _SYSTEM_ERROR.search(str(error))

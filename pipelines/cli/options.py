@@ -373,7 +373,7 @@ class NamedSnapshot:
 
     @property
     def in_lake(self) -> bool:
-        """Whether it is a snapshot of a lake."""
+        """Return whether it is a snapshot of a lake."""
         return self.lake is not None
 
     def check_target(self, target: str | None, *, dry_run: bool) -> None:
@@ -485,7 +485,7 @@ source_or_sql_options = _source_options(
     click.option("--sql", metavar="FILE",
                  help="Instead, a script of Flink SQL, or its compiled plan (.json)."),
 )  # fmt: skip
-# the same, where values may be typed by what they hold
+# the same, where values may have the types of their content
 typed_source_options = _source_options(TypedReading)
 
 

@@ -36,7 +36,7 @@ ENGINES = ("auto", "spark", "local")
 
 
 def configured(key: str) -> str | None:
-    """What the file says of a key; None if it says nothing, or if there is no file.
+    """Return the file's value of a key; None if it has none, or if there is no file.
 
     Args:
         key: One of `KEYS`.
@@ -57,7 +57,7 @@ def configured(key: str) -> str | None:
 
 
 def is_trusted(location: str) -> bool:
-    """Whether what the file names may be shown credentials of the user's.
+    """Return whether what the file names may be shown credentials of the user's.
 
     The file in the user's own directory says so of what it names itself, and of what is at or below
     a location in its `trust`. What is on this machine needs none.
@@ -79,7 +79,7 @@ def is_trusted(location: str) -> bool:
 
 
 def _is_below(location: str, trusted: str) -> bool:
-    """Whether a location is another or one below it, with the same options."""
+    """Return whether a location is another or one below it, with the same options."""
     try:
         parts, others = urlsplit(location), urlsplit(trusted)
     except ValueError:  # no URI at all
@@ -113,7 +113,7 @@ def _find() -> Path | None:
 
 
 def _is_end(place: Path) -> bool:
-    """Whether a repository or the user's directories begin there."""
+    """Return whether a repository or the user's directories begin there."""
     return place == _home() or os.path.lexists(place / ".git")
 
 

@@ -1,4 +1,4 @@
-"""What lies below a directory or bucket of savepoints and checkpoints, and how it grows.
+"""Snapshots below a directory or bucket, their growth, and files that none of them needs.
 
 ===========  ==========================================================================
 `scanning`   all snapshots below a directory, and which of them can be restored

@@ -128,7 +128,7 @@ class CopiedSnapshot(Printed):
     was_complete: bool
 
     def lines(self) -> Iterator[str]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         was = ", which was complete" if self.was_complete else ""
         what = kind_text(self.format, self.kind) or "snapshot"
         yield (
@@ -179,7 +179,7 @@ class CopiedCheckpoints(Printed):
     gone: tuple[str, ...]
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         written = sum(each.bytes - each.kept_bytes for each in self.copied)
         yield (
             f"checkpoints in {self.to}: {len(self.copied):,} copied ({bytes_text(written)}),"
@@ -531,7 +531,7 @@ def _identity(source: FileSource) -> tuple[str, str, str]:
 
 @dataclass
 class _Need:
-    """What handles need of a file.
+    """The bytes of a file that handles need.
 
     Attributes:
         handle: One of them.
@@ -547,7 +547,7 @@ class _Need:
 
     @property
     def is_relative(self) -> bool:
-        """Whether its name determines its place."""
+        """Return whether its name determines its place."""
         return isinstance(self.handle, RelativeHandle)
 
 

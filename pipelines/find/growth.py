@@ -78,7 +78,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Described:
-    """A snapshot, and what it holds.
+    """A snapshot and its contents.
 
     Attributes:
         name: Its name.
@@ -204,10 +204,11 @@ class StateGrowth:
         first: Its size in the first snapshot.
         last: Its size in the last one.
         trend: The line through its sizes.
-        cause: Why it grew, in a word; empty if it did not, or if nobody looked.
-        because: The same as a part of a sentence.
+        cause: Why it grew, in a word; empty if it did not, or if the cause was not computed.
+        because: The cause as a part of a sentence.
         hint: What else is known about it, as a sentence.
-        keys: The number of keys in the first and in the last snapshot; None if nobody counted.
+        keys: The number of keys in the first and in the last snapshot; None if they were not
+            counted.
         changes: The entries that came, left and changed; None if they were not compared.
         expired: What is that long without an access in the last snapshot, for each time.
         heaviest: The heaviest key of the last snapshot, if its keys were read.
@@ -357,7 +358,7 @@ class Growth(Printed):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the JSON form."""
         forecast = self.forecast
         return {
             "sentences": self.sentences,
@@ -388,7 +389,7 @@ class Growth(Printed):
         return {**json_value(state), "trend": trend, "expired": expired}
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         yield from self.sentences
         rows = [
             (brief(each.label), each.kind, bytes_text(each.first.size), bytes_text(each.last.size),

@@ -160,7 +160,7 @@ class Orphans(Printed):
         return sum(file.size for file in self.files)
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         done = "were deleted" if self.deleted is not None else "are nobody's"
         yield (
             f"{len(self.files):,} files {done} ({bytes_text(self.size)});"
@@ -201,7 +201,7 @@ class Orphans(Printed):
 
 @dataclass(frozen=True)
 class ClusterJob:
-    """What a cluster says of a job.
+    """The description of a job by its cluster.
 
     Attributes:
         id: Its id.
@@ -753,7 +753,7 @@ def refuse_planned(directory: Directory, files: AbstractSet[str]) -> None:
         below = f"{posixpath.basename(last.root)}/{below}"
         try:
             planned = _written_down(above)
-        except (StateError, OSError):  # nobody else's may be looked at
+        except (StateError, OSError):  # files of other users may be unreadable
             planned = []
 
 

@@ -258,7 +258,7 @@ class Scan(Printed):
         return self.snapshots[0] if self.snapshots else None
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         counts = Counter(each.state for each in self.snapshots)
         states = ", ".join(f"{counts[state]:,} {state}" for state in counts)
         jobs = len({each.job for each in self.snapshots if each.job})

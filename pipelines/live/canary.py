@@ -71,7 +71,7 @@ class CanaryResult(Printed):
         return "restores" if self.restores else "is refused"
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the JSON form."""
         states = [
             {"operator": each.operator, "state": each.state, "verdict": each.result.verdict.text,
              "reasons": list(map(str, each.result.reasons))}
@@ -83,7 +83,7 @@ class CanaryResult(Printed):
         }  # fmt: skip
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         yield f"the JAR {self.verdict} from {self.snapshot}"
         for what in self.left_out:
             yield f"left out: {what}"
@@ -141,7 +141,7 @@ class DrillResult(Printed):
         return "was restored" if self.restores else "was not restored"
 
     def lines(self) -> Iterator[str]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         yield f"{self.snapshot} {self.verdict} ({bytes_text(self.bytes)})"
         if self.why:
             yield f"Flink: {self.why}"

@@ -251,7 +251,7 @@ class FlinkCluster(ClusterView):
             jar_id: The JAR's id, as `upload_jar` returned it.
             savepoint: The savepoint's location on the cluster; empty to start without one.
             claim_mode: The owner of the savepoint: `no_claim` (the caller), `claim` (the job,
-                which deletes it), `legacy` (nobody).
+                which deletes it), `legacy` (neither).
             allow_non_restored: Whether state without an operator in the job may be skipped.
             parallelism: The parallelism of operators that do not set their own.
             max_parallelism: The maximum parallelism of operators that do not set their own.

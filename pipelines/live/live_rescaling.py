@@ -67,7 +67,7 @@ class RescaleResult(Printed):
     steps: tuple[dict[str, str], ...]
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         rows = [(step["step"], step["at"], step["did"]) for step in self.steps]
         yield Table("", ("<step", "<at", "<did"), rows)
         yield f"{self.outcome}: job {self.flink_job}"
@@ -79,7 +79,7 @@ class RescaleResult(Printed):
 
 @dataclass(frozen=True)
 class RescalePreview(Printed):
-    """What a rescale would do.
+    """The plan of a rescale.
 
     Attributes:
         plan: The plan.
@@ -97,7 +97,7 @@ class RescalePreview(Printed):
         return [] if self.sql is None else self.sql.refused
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the JSON form."""
         request, running = self.plan.request, self.running
         optional: dict[str, Any] = {}
         if self.sql is not None:  # there are no entries to be counted yet
@@ -120,7 +120,7 @@ class RescalePreview(Printed):
         }  # fmt: skip
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         request, running = self.plan.request, self.running
         yield (
             f"job {running.name} ({running.id}) is {running.state}:"

@@ -42,7 +42,7 @@ _Parallelism: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_PARALLELISM_LIMIT)]
 
 
 class JournalStep(msgspec.Struct, forbid_unknown_fields=True):
-    """What was done, and when."""
+    """A completed step, and its time."""
 
     step: str
     at: str
@@ -87,7 +87,7 @@ class Journal:
 
     @property
     def savepoint_directory(self) -> str:
-        """Where its savepoint is put, and nothing else."""
+        """Return the directory of its savepoint, which has no other use."""
         return f"rescale-{self.name}"
 
     @property

@@ -38,7 +38,7 @@ Events = Iterator[dg.MaterializeResult[None] | dg.AssetMaterialization]
 
 
 class RescaleConfig(dg.Config):
-    """How a snapshot is written. What is not given stays as it was.
+    """The form in which a snapshot is written. Missing settings keep the form of the snapshot.
 
     Attributes:
         parallelism: The parallelism of every operator with keyed state.
@@ -56,7 +56,7 @@ class RescaleConfig(dg.Config):
 
 
 class LogMigrationConfig(dg.Config):
-    """How checkpoint logs are migrated.
+    """The settings for migrating checkpoint logs.
 
     Attributes:
         changelogs: For each store, its changelog as `system.stream`.

@@ -28,7 +28,7 @@ from statelake.state_core.files.storage_options import location_below
 if TYPE_CHECKING:
     from statelake.pipelines.live.canary import CanaryResult, DrillResult
 
-# a sensor has a minute for up to four calls
+# a sensor has one minute for up to four calls
 LOOK_SECONDS = 6.0
 LOOK_RETRIES = 1
 UNFINISHED = [
@@ -38,13 +38,15 @@ UNFINISHED = [
 
 
 class LostJob(dg.Config):
-    """A job that its cluster does not seem to run; the configuration of the run that reports it.
+    """A job that its cluster does not seem to run: the configuration of a run that reports it.
 
     Attributes:
-        state: `FAILED`, `CANCELED`, ...; `UNKNOWN` to the cluster; `NO ANSWER` of the cluster.
-        reason: Flink's root cause, or why the cluster could not be asked.
-        flink_job: The job's id there; empty if it is unknown.
-        checkpoint: Its last completed checkpoint, by the cluster's path; empty if unknown.
+        state: `FAILED`, `CANCELED`, ...; `UNKNOWN` if the cluster does not know the job; `NO
+            ANSWER` if the cluster does not answer.
+        reason: Flink's root cause, or the error of the request.
+        flink_job: The job's id on the cluster; empty if it is unknown.
+        checkpoint: The path of its last completed checkpoint, as the cluster has it; empty if
+            unknown.
         url: The cluster.
     """
 
@@ -81,17 +83,17 @@ class LiveJob:
 
     @property
     def path_map(self) -> list[str]:
-        """Return the same as words: `CLUSTER=HERE`."""
+        """Return the local paths as words: `CLUSTER=HERE`."""
         return path_map_words(self.settings.path_map)
 
     @property
     def savepoints(self) -> str:
-        """Return its directory of savepoints, by the cluster's path."""
+        """Return its directory of savepoints, as a path of the cluster."""
         return self.settings.savepoints or self.paths.there(self.locations.savepoints_location)
 
     @property
     def exports(self) -> str:
-        """Return the local path where the savepoint of a rescale is written."""
+        """Return the local directory for the savepoint of a rescale."""
         exports = self.locations.exports_location
         return self.settings.exports or location_below(exports, *self.key_prefix)
 
@@ -100,7 +102,7 @@ class LiveJob:
         return FlinkCluster(self.settings.url)
 
     def program(self, jar: str = "", jar_id: str = "", entry_class: str = "") -> JarRun:
-        """Return the program that it runs, or that of another JAR."""
+        """Return the program that it runs, or the program of another JAR."""
         settings = self.settings
         if not (jar or jar_id):
             jar, jar_id = settings.jar, settings.jar_id
@@ -109,7 +111,7 @@ class LiveJob:
     def prove(
         self, canary: CanarySettings, snapshot_id: str, engine: str, log: Report
     ) -> tuple[CanaryResult, str]:
-        """Run a program from a snapshot, and cancel it. Returns the result and the URL."""
+        """Run a program from a snapshot, and cancel it. Return the result and the cluster's URL."""
         program = self.program(canary.jar, canary.jar_id, canary.entry_class)
         with FlinkCluster(canary.url or self.settings.url) as cluster:
             result = self.locations.open_snapshot(snapshot_id, engine).canary(
@@ -120,7 +122,7 @@ class LiveJob:
             return result, cluster.url
 
     def drill(self, settings: DrillSettings, log: Report) -> tuple[DrillResult, str]:
-        """Restore the newest sound snapshot, and cancel it. Returns the result and the URL."""
+        """Restore the newest sound snapshot, and cancel the job. Return the result and the URL."""
         program = self.program(settings.jar, settings.jar_id, settings.entry_class)
         paths = self.settings.path_map if settings.path_map is None else settings.path_map
         with FlinkCluster(settings.url or self.settings.url) as cluster:
@@ -132,7 +134,7 @@ class LiveJob:
             return result, cluster.url
 
     def loss(self) -> LostJob | None:
-        """Return why it does not run, or why that is unknown; None if it runs.
+        """Return a `LostJob` if the job does not run, or may not run; None if it runs.
 
         Raises:
             DeclarationError: No cluster is given, or its address is invalid.
@@ -164,7 +166,7 @@ def live_job(job: StateJob, settings: FlinkSettings, context: Any) -> LiveJob:
 
 
 def is_under_way(instance: dg.DagsterInstance, name: str) -> bool:
-    """Return whether a run of a Dagster job waits or works."""
+    """Return whether a run of a Dagster job is queued or running."""
     unfinished = dg.RunsFilter(job_name=name, statuses=UNFINISHED)
     return instance.get_runs_count(unfinished) > 0
 
@@ -176,7 +178,7 @@ def shown_in_flink(url: str, job_id: str = "") -> dg.UrlMetadataValue:
 
 def _loss_on(cluster: FlinkCluster, name: str) -> LostJob | None:
     if any(not job.ended and name in (job.id, job.name) for job in cluster.jobs()):
-        return None  # several of that name, while a canary runs
+        return None  # another has that name during a canary
     job = cluster.find_job(name)
     reason = checkpoint = ""
     with suppress(NotFoundError, ClusterError):

@@ -72,7 +72,7 @@ COLUMNS = {
 
 
 def savepoint_metadata(snapshot: Snapshot) -> Metadata:
-    """Return the metadata of a snapshot that was found, as far as it can be read."""
+    """Return the metadata of a savepoint or checkpoint, as far as it can be read."""
     described = snapshot.describe(key_groups=False)
     unread = "\n".join(f"- {printable(problem)}" for problem in described.problems)
     rows = [
@@ -322,12 +322,12 @@ def upgrade_metadata(done: UpgradeOutcome) -> Metadata:
 
 
 def _made_now(*, made: str, before: bool) -> Metadata:
-    """Return whether this run made a snapshot, or another before it."""
+    """Return whether this run made a snapshot, and not a run before it."""
     return {"outcome": "upgraded before" if before else "upgraded"} if made else {}
 
 
 def sql_upgrade_metadata(done: SqlUpgrade) -> Metadata:
-    """Return the metadata of what a Flink SQL job of a changed query keeps."""
+    """Return the metadata of an upgrade of a Flink SQL job to a changed query."""
     rows = [
         (each.operator, each.goes_on_from or "-", each.fate, each.entries,
          [*each.why, *(f"{column.name} {column.fate}: {column.why}"
@@ -384,8 +384,8 @@ def commits_metadata(reports: Iterable[CommitReport], now: int) -> Metadata:
     """Return the metadata of the cost of commits.
 
     Args:
-        reports: In their order.
-        now: In milliseconds since 1970.
+        reports: The reports, in order.
+        now: The time in milliseconds since 1970.
     """
     listed = list(reports)
     metadata: Metadata = dict(total(listed))

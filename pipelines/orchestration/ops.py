@@ -97,7 +97,7 @@ def run_functions(context: dg.OpExecutionContext, locations: Locations, named: s
 
 
 class SavepointConfig(dg.Config):
-    """How a savepoint is taken and verified.
+    """The settings for taking and verifying a savepoint.
 
     Attributes:
         parallelism: The parallelism of its operators; as before by default.
@@ -109,7 +109,7 @@ class SavepointConfig(dg.Config):
 
 
 class KeepConfig(dg.Config):
-    """Which savepoints are kept.
+    """The settings for keeping savepoints.
 
     Attributes:
         keep: The number of verified ones.
@@ -119,7 +119,7 @@ class KeepConfig(dg.Config):
 
 
 class PruneConfig(dg.Config):
-    """Which imported snapshots are kept.
+    """The settings for keeping imported snapshots.
 
     Attributes:
         last: So many of the newest.
@@ -137,7 +137,7 @@ class PruneConfig(dg.Config):
 
 
 class CommitsConfig(dg.Config):
-    """Which commits are reported, and the limits.
+    """The settings for reporting commits, and the limits.
 
     Attributes:
         job: The job whose commits are read; the resource's by default.

@@ -63,7 +63,7 @@ def _schedule(
 
 
 def _archive(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick:
-    """Archive the savepoint that was written last."""
+    """Archive the newest savepoint."""
     locations = job.places(context)
     newest = newest_savepoint(locations)
     if newest is None:
@@ -105,7 +105,7 @@ def _with_lake(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick:
 
 
 def _scrub(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick:
-    """Check the whole lake, unless that is still being done."""
+    """Check the complete lake, unless a check is still running."""
     if is_under_way(context.instance, job.named(SCRUB)):
         return dg.SkipReason("the last check of the lake still runs")
     return _with_lake(job, context)

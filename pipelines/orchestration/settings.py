@@ -181,7 +181,7 @@ class ChangedQuerySettings(dg.Resolvable, dg.Model):
 
 
 class RestoreSettings(dg.Resolvable, dg.Model):
-    """How snapshots are planned and exported, unless a run says otherwise.
+    """The default settings for planning and exporting snapshots.
 
     Attributes:
         parallelism: The parallelism of every operator with keyed state; as before by default.
@@ -195,7 +195,7 @@ class RestoreSettings(dg.Resolvable, dg.Model):
 
 
 class RetentionSettings(dg.Resolvable, dg.Model):
-    """Which imported snapshots are kept in the lake.
+    """The settings for keeping imported snapshots in the lake.
 
     Attributes:
         last: So many of the newest.

@@ -71,8 +71,8 @@ class Report:
         growth: The job's snapshots, the oldest first; empty for a savepoint.
         snapshot_id: The id of the snapshot among these.
         grown: How the job's state grew over them, and why; None of fewer than two.
-        growth_problem: Why that is not known.
-        problems: What could not be read, if nobody looked for faults.
+        growth_problem: The reason why that is not known.
+        problems: The parts that could not be read, if faults were not checked.
     """
 
     title: str
@@ -105,7 +105,7 @@ class ReportResult(Printed):
     problems: tuple[str, ...] = ()
 
     def lines(self) -> Iterator[str]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         count = self.faults
         verdict = "" if count is None else f"; {count or 'no'} fault{'s' * (count > 1)}"
         yield f"wrote {public_location(self.path)}: {bytes_text(self.bytes)}{verdict}"

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 
 def savepoint_report(request: SavepointPage) -> Report:
-    """Return the report of a savepoint or checkpoint. With checks, faults are a part of it.
+    """Return the report of a savepoint or checkpoint; if it is checked, with the faults.
 
-    All state is read: once, or twice if the heaviest keys are wanted.
+    All state is read once, or twice for the heaviest keys.
 
     Raises:
         DeclarationError: The plan is not that of the savepoint's job.
@@ -91,16 +91,16 @@ def savepoint_report(request: SavepointPage) -> Report:
         ("Compression", described.compression),
         ("Size as stored", bytes_text(described.total_bytes)),
     )
-    listed = () if check else tuple(dict.fromkeys(problems))  # faults say the same
+    listed = () if check else tuple(dict.fromkeys(problems))  # the faults have the same
     return Report(title, facts, tuple(reported), integrity, problems=listed)
 
 
 def _counted(
     operator: Operator, limit: int
 ) -> tuple[OperatorDescription, Mapping[str, StateError]]:
-    """Return an operator with the counts and the heaviest keys of its state, which is read.
+    """Return an operator with the counts and the heaviest keys of its state.
 
-    And the errors of states that can't be read.
+    Also return the errors of states that can't be read.
     """
     described = describe_operator(operator, schema=True, partial=True)
     lost = {state.name: state.uncounted for state in described.keyed_states if state.uncounted}
@@ -164,8 +164,8 @@ def lake_report(
     Args:
         lake: The lake.
         record: The snapshot.
-        limit: How many of the heaviest keys of each state; 0 for none.
-        grow: Returns how the job's state grew, and why.
+        limit: The number of heaviest keys of each state; 0 for none.
+        grow: Returns the growth of the job's state, and its reasons.
         check: Whether to look for faults. Unreadable state is then a part of the report.
         progress: Called with (done, total) after each operator.
 
@@ -201,7 +201,7 @@ def lake_report(
     if len(growth) > 1:
         try:
             grown = grow()
-        except StateError as error:  # of another snapshot: this one has its report
+        except StateError as error:  # an error of another snapshot
             problem = str(error)
     SnapshotReading(lake, record).check()  # growth is of a later version of the catalog
     return Report(

@@ -1,4 +1,4 @@
-"""What can be asked of a lake, a job or a snapshot: one frozen struct for each operation.
+"""The requests to a lake, a job or a snapshot: one frozen struct for each operation.
 
 =============  =====================================================================
 `request`      `Request`: fields with a type, a default, a placeholder and help

@@ -69,7 +69,7 @@ class Migrate(Request):
 
     @property
     def has_words(self) -> bool:
-        """Whether a change is given in words, beside those in files."""
+        """Return whether a change is given in words, beside those in files."""
         return any(getattr(self, name) for name in WORDS)
 
     def check_fields(self) -> None:
@@ -94,7 +94,7 @@ class MigrateSnapshots(Migrate):
 
 
 class Upgrading(Request):
-    """What Flink 2 restores of a snapshot of Flink 1."""
+    """The upgrade of a snapshot of Flink 1 to state that Flink 2 restores."""
 
     to_flink: str = option(
         "The Flink that is to restore it.", "VERSION", default="2", kw_only=False
@@ -156,19 +156,19 @@ class Matching(Request):
 
 
 class Accepted(Request):
-    """What may become of state for a changed query."""
+    """The accepted fates of state for a changed query."""
 
     accept: Sequence[str] = option("partly, filter, or lost=OPERATOR.", "WHAT", default=())
 
 
 class AcceptMore(Accepted):
-    """What else may become of it, and the name of the new snapshot."""
+    """The other accepted fates of state, and the name of the new snapshot."""
 
     suffix: str = suffix_option("-sql")
 
 
 class Accepting(Accepted, Matching):
-    """What may become of state, and what plans can't tell."""
+    """The accepted fates of state, and facts that plans do not have."""
 
     inexact: bool = option(INEXACT, default=False, more=True)
 

@@ -24,7 +24,7 @@ class OfTasks(Request):
 
 
 class OfBlobs(Request):
-    """Where blobs of checkpoints are."""
+    """The place of blobs of checkpoints."""
 
     blobs: str | None = option("The blob store: a directory or URI.", default=None)
 

@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 from statelake.pipelines.requests.request import Request, given, option, refuse
 from statelake.pipelines.requests.shared import INEXACT, parse_age, time_option
 
-# what goes with other changes, and is none of its own
+# options of other changes, which are not changes themselves
 WITH_OTHERS = frozenset(("bootstrap_servers", "stream_arn", "at", "inexact"))
 
 
 class Edit(Request):
-    """What becomes of the operators and states of a snapshot; names are those of before."""
+    """The changes of the operators and states of a snapshot, under their old names."""
 
     rename_uid: Mapping[str, str] = option("Give an operator a uid.", "OPERATOR UID", default=())
     drop_operator: Sequence[str] = option("Drop an operator.", "OPERATOR", default=())
@@ -62,7 +62,7 @@ class Edit(Request):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing changes."""
+        """Return whether nothing changes."""
         return not any(value for name, value in vars(self).items() if name not in WITH_OTHERS)
 
     def check_fields(self) -> None:

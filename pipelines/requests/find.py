@@ -29,7 +29,7 @@ class FindSnapshots(Request):
 
 
 class Copying(External):
-    """How snapshots are copied."""
+    """The options for copying snapshots."""
 
     verify: bool = option(
         "Read every byte back, and compare; the default.", default=True,

@@ -23,7 +23,7 @@ class Import(TypedReading):
 
 
 class ImportSnapshot(Import, Savepoint):
-    """Which one, and its name in the lake."""
+    """The savepoint, and its name in the lake."""
 
     name: str | None = given(
         "The snapshot's id; by default as Flink named its directory.", default=None, kw_only=False

@@ -1,4 +1,4 @@
-"""Requests that only read: what a snapshot holds, of which key, what differs, what grows, pages."""
+"""Requests that only read: contents of snapshots, keys, differences, growth, pages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Describe(Request):
-    """What a snapshot holds."""
+    """The contents of a snapshot."""
 
     parallelism: int | None = parallelism_option("Another parallelism, for comparison.")
     entries: bool | None = option(
@@ -69,7 +69,7 @@ class HeavyKeys(Selection):
 
 
 class ExpiredKeys(Request):
-    """What has expired at a time to live."""
+    """The state that has expired at a time to live."""
 
     at: datetime | None = time_option("The time; by default the newest last access.")
     keys: bool = option("List keys of which something has expired.", default=False)
@@ -79,7 +79,7 @@ class ExpiredKeys(Request):
 
 
 class Comparison(Request):
-    """How the differences of two snapshots are shown."""
+    """The options for showing the differences of two snapshots."""
 
     examples: int = option("Show so many rows of each kind of difference.", default=3, least=0)
     sort: Literal["operator", "bytes"] = option(
@@ -103,7 +103,7 @@ class DiffSavepoints(Comparison, Reading):
 
 
 class Forecast(Request):
-    """How far the growth of state is looked into."""
+    """The options for analysing the growth of state."""
 
     ahead: float = option("How far the forecast looks.", "DAYS", default=30, least=0, most=36_500)
     keys: bool = option(
@@ -156,7 +156,7 @@ class SavepointPage(Page, SavepointPlace, PlannedReading):
 
 
 class Location(Request):
-    """Where a lake, a directory of snapshots or one snapshot is."""
+    """The place of a lake, a directory of snapshots or one snapshot."""
 
     location: str | os.PathLike[str] = given(
         "The lake, the directory, or the snapshot.", kw_only=False

@@ -92,7 +92,7 @@ def given(
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option, given))
 class Request:
-    """What is asked of an operation. A list of texts may be given as one text.
+    """The arguments of an operation. A list of texts may be given as one text.
 
     Raises:
         DeclarationError: Fields contradict each other; see `check_fields`.

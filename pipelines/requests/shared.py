@@ -109,7 +109,7 @@ class Noted(Request):
 
 
 class External(Request):
-    """Where else the files of a savepoint or checkpoint may be."""
+    """Other places where the files of a savepoint or checkpoint may be."""
 
     more = True
 
@@ -119,7 +119,7 @@ class External(Request):
 
 
 class Reading(External):
-    """How a savepoint or checkpoint is read."""
+    """The options for reading a savepoint or checkpoint."""
 
     more = True
 
@@ -140,7 +140,7 @@ class PlannedReading(Reading):
 
 
 class TypedReading(PlannedReading):
-    """The same, with values typed by what they hold."""
+    """The same, with values that have the types of their content."""
 
     more = True
 
@@ -151,7 +151,7 @@ class TypedReading(PlannedReading):
 
 
 class SavepointPlace(Request):
-    """Where a savepoint or checkpoint is."""
+    """The place of a savepoint or checkpoint."""
 
     savepoint: str | os.PathLike[str] = given("Its directory, a path or URI.", kw_only=False)
 

@@ -143,7 +143,7 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 
 class ChannelWriter:
-    """Writes the records of a split for one channel, one file for each subtask.
+    """A writer of the records of a split for one channel, one file for each subtask.
 
     Args:
         task: The split.

@@ -1,7 +1,7 @@
 """The figures of a job's last run as a text file that Prometheus' node exporter collects.
 
-Format: Prometheus' text exposition format 0.0.4. After a run that failed, the figures of the last
-one that ended well stay, and `statelake_run_failed` is 1.
+Format: Prometheus' text exposition format 0.0.4. After a failed run, the figures of the last
+successful run stay, and `statelake_run_failed` is 1.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def write_metrics(path: str, job: str, done: RunResult | None) -> None:
     """Replace the file of a job's figures.
 
     Args:
-        path: The file; other jobs have others.
+        path: The file, which belongs to this job alone.
         job: The job's name.
         done: The result of the run; None if it failed.
 

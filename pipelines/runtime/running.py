@@ -172,14 +172,14 @@ class RunResult(Printed):
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the JSON form."""
         content = asdict(self)
         del content["no_input"]  # `absent` says it
         content["seconds"] = {name: round(took, 3) for name, took in self.seconds.items()}
         return {**content, "records_per_second": self.records_per_second}
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         if self.run:
             again = ", begun before" if self.resumed else ""
             number = f"run {self.run}" if self.runs == 1 else f"{self.runs} runs, to run {self.run}"

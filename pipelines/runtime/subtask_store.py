@@ -12,8 +12,8 @@ key                   value
                       entry's key
 ====================  ==========================================================================
 
-A blob store commits the files, a changelog the keys: of these only what differs from the state
-before, which is found key group by key group.
+A blob store commits the files, a changelog the keys. The changelog gets only the differences from
+the previous state, which are computed key group by key group.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ METADATA, OPERATOR, HEADER, ENTRY = b"metadata", b"operator", b"header", b"e"
 COUNT, COUNT_BYTES = b"count", 8
 PIECE_BYTES = 8 << 20
 GROUP_BYTES = 2
-COMPARED_BYTES = 64 << 20  # of key groups that are compared at once
+COMPARED_BYTES = 64 << 20  # of key groups that are compared together
 PAIRS = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
 
 
@@ -102,7 +102,7 @@ class SubtaskFiles:
                 yield bytes(piece)
 
     def keyed(self) -> HeadedFile | None:
-        """Open the keyed state; None without any."""
+        """Open the keyed state; None if there is none."""
         handle = self.subtask.managed_keyed
         if handle is None:
             return None
@@ -111,7 +111,7 @@ class SubtaskFiles:
         return open_keyed(handle, StateFiles(self.directory), self.operator.max_parallelism)
 
     def described(self) -> dict[bytes, bytes]:
-        """Return the pairs that are not entries."""
+        """Return the pairs of all keys that are not entries."""
         pairs = {METADATA: write_metadata(self.metadata)}
         operator = self.subtask.managed_operator
         if operator is not None and isinstance(operator.stream, RelativeHandle):
@@ -127,7 +127,7 @@ class SubtaskFiles:
 def changes_between(
     before: SubtaskFiles | None, after: SubtaskFiles
 ) -> Iterator[tuple[bytes, bytes | None]]:
-    """Yield what changed from one state of a subtask to another: keys with values, or None."""
+    """Yield the changes between two states of a subtask: keys with values, None if removed."""
     old, new = {} if before is None else before.described(), after.described()
     for key in sorted(old.keys() | new.keys()):
         if old.get(key) != new.get(key):
@@ -143,7 +143,7 @@ def changes_between(
 
 
 def _compared_together(files: Iterable[HeadedFile | None]) -> Iterator[KeyGroupRange]:
-    """Yield ranges of key groups that have some bytes in all files together."""
+    """Yield ranges of key groups to compare together, by their bytes in all files."""
     sizes: dict[int, int] = {}
     for file in files:
         for group, size in [] if file is None else file.group_bytes():
@@ -192,7 +192,7 @@ def _keys(name: bytes, entries: Entries) -> pa.Array:
 def _changes(old: pa.Table, new: pa.Table) -> Iterator[tuple[bytes, bytes | None]]:
     """Yield the differences of two tables of pairs.
 
-    Most keys are where they were, as backends keep their order; only the others are searched for.
+    Most keys have the same row in both, as backends keep their order; only the others are searched.
     """
     both = min(len(old), len(new))
     first, second = old.slice(0, both), new.slice(0, both)
@@ -246,11 +246,11 @@ class SubtaskStore(PersistentStore):
         return self._files
 
     def hold(self, files: SubtaskFiles | None) -> None:
-        """Take a state as the content, without calling subscribers."""
+        """Set the content, without calling subscribers."""
         self._files = files
 
     def become(self, files: SubtaskFiles) -> None:
-        """Take a state as the content, and call subscribers with what differs."""
+        """Set the content, and call subscribers with the differences."""
         if self._listeners:
             for key, value in changes_between(self._files, files):
                 for listener in self._listeners:
@@ -258,14 +258,14 @@ class SubtaskStore(PersistentStore):
         self._files = files
 
     def apply(self, key: bytes, value: bytes | None) -> None:
-        """Set or remove a key, of a store that is restored pair by pair."""
+        """Set or remove a key while the store is restored pair by pair."""
         if value is None:
             self._applied.pop(key, None)
         else:
             self._applied[key] = value
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of a key; None without a value. It reads the whole state."""
+        """Return the value of a key; None if it has none. This reads all of the state."""
         return dict(self.items()).get(key)
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
@@ -277,7 +277,7 @@ class SubtaskStore(PersistentStore):
             yield from _listed(entries)
 
     def flush(self) -> None:
-        """Write the pairs that were applied as files."""
+        """Write the applied pairs as files."""
         if self._applied:
             self._files = _written(self._directory, self._applied)
             self._applied = {}
@@ -295,7 +295,7 @@ def _described(directory: Directory, metadata: bytes) -> SubtaskFiles:
     """Return the state that a `_metadata` describes.
 
     Raises:
-        SnapshotError: It is damaged, or of another number of subtasks than one.
+        SnapshotError: It is damaged, or does not have exactly one subtask.
     """
     described = read_metadata(metadata, directory.full(METADATA_FILE))
     operators = described.operators
@@ -313,7 +313,7 @@ def _described(directory: Directory, metadata: bytes) -> SubtaskFiles:
 
 
 def _is_written_here(operator: OperatorMetadata) -> bool:
-    """Return whether an operator's one subtask has handles as `run` writes them."""
+    """Return whether the handles of an operator's only subtask are as `run` writes them."""
     ((index, state),) = (operator.subtasks or {}).items()
     of_operator, keyed = state.managed_operator, state.managed_keyed
     streams: list[StreamHandle | None] = []

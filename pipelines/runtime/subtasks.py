@@ -327,7 +327,7 @@ def _runs(groups: npt.NDArray[np.int32]) -> Iterator[tuple[int, int]]:
 
 
 class _OutputWriter:
-    """Writes one output, into a file for each target."""
+    """A writer of one output, into a file for each target."""
 
     def __init__(
         self, collector: Collector, schema: pa.Schema, targets: list[OutputTarget]

@@ -30,16 +30,16 @@ def make_class_archive() -> None:
         session.sql(f"SELECT count(*), sum(key) FROM delta.`{table}` WHERE part > 1").collect()  # noqa: S608 - ours
         frame = session.read.format("delta").load(table)
         frame.mapInArrow(lambda batches: batches, frame.schema).count()
-        jvm: Any = session.sparkContext._gateway  # noqa: SLF001 - nothing else has the process
+        jvm: Any = session.sparkContext._gateway  # noqa: SLF001 - nothing public has it
         session.stop()
         jvm.shutdown()
-        jvm.proc.stdin.close()  # the JVM ends when its input does
+        jvm.proc.stdin.close()  # the JVM ends at the end of its input
         try:
             jvm.proc.wait(SECONDS)
         except subprocess.TimeoutExpired:
             jvm.proc.kill()
             return
-        with suppress(FileNotFoundError):  # the JVM may have made no archive
+        with suppress(FileNotFoundError):  # the JVM may not have made an archive
             part.replace(archive)
 
 

@@ -249,7 +249,7 @@ class _PushFilters:
 
 
 class FlinkSavepointReader(DataSourceReader):
-    """Reads one state; only its options are pickled for the executors."""
+    """A reader of one state; only its options are pickled for the executors."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self.options = options

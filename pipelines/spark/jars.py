@@ -78,7 +78,7 @@ def resolve_jars(
         name: The name of the JARs' directory below the cache.
         whole: `organisation:name:version` of JARs with all their dependencies.
         alone: Coordinates of JARs without their dependencies.
-        digest: SHA-256 of the list that `sha256sum *.jar` prints; empty if nobody knows it.
+        digest: SHA-256 of the list that `sha256sum *.jar` prints; empty if it is not known.
 
     Returns:
         The directory.

@@ -45,7 +45,7 @@ MOST_TITLE = 100
 
 @dataclass(frozen=True)
 class ColumnVerdict:
-    """What becomes of a column: its name, its fate, and the reason if it does not keep."""
+    """The upgrade of a column: its name, its fate, and the reason if it is not kept."""
 
     name: str
     fate: str
@@ -54,7 +54,7 @@ class ColumnVerdict:
 
 @dataclass(frozen=True)
 class OperatorVerdict:
-    """What becomes of the state of an operator.
+    """The upgrade of the state of an operator.
 
     Attributes:
         operator: The operator of the new job, or of the old one if none goes on from it.
@@ -105,17 +105,17 @@ class SqlUpgrade(Printed):
 
     @property
     def keeps(self) -> bool:
-        """Whether nothing is lost, unknown, or counted by another filter."""
+        """Return whether nothing is lost, unknown, or counted by another filter."""
         bad = (Fate.FILTER.value, Fate.UNKNOWN.value, Fate.LOST.value)
         return all(each.fate not in bad for each in self.operators)
 
     @property
     def right(self) -> bool:
-        """Whether nothing is lost, and Flink by itself gives no wrong results in silence."""
+        """Return whether nothing is lost, and Flink by itself gives no wrong results in silence."""
         return self.keeps and not any(each.flink_wrong for each in self.operators)
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         rows = [
             (each.operator, each.goes_on_from or "-", each.fate, f"{each.entries:,}", each.flink)
             for each in self.operators

@@ -1,4 +1,4 @@
-"""What assistants may ask, by the Model Context Protocol: `statelake mcp`.
+"""The tools for assistants, by the Model Context Protocol: `statelake mcp`.
 
 Each tool answers with JSON as the command of its name prints it, and none writes. Without values,
 the tools that show keys and values are not there, and the others leave them out.
@@ -106,7 +106,7 @@ class Tools:
 
     Args:
         source: The lake or the directory.
-        audit: Gets a line for each look at keys and values.
+        audit: Receives a line for each time keys and values are shown.
     """
 
     def __init__(self, source: Source, audit: Audit) -> None:
@@ -281,7 +281,7 @@ def _told(
 
     Args:
         tool: The tool.
-        audit: Gets a line for each call that shows values.
+        audit: Receives a line for each call that shows values.
         pool: The places in which it reads.
         values: Whether answers and the words of errors may have values.
     """

@@ -1,4 +1,4 @@
-"""What is shown of keys and values, how snapshots are read, and what queries may take."""
+"""The options for showing keys and values, reading snapshots, and limiting queries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Options(TypedReading):
-    """What is shown, how snapshots are read, and what queries may take."""
+    """The options for showing values, reading snapshots, and limiting queries."""
 
     values: bool = given("Whether keys and values are shown, and SQL runs.", default=True)
     mask: str | os.PathLike[str] | Mask | None = option(
@@ -47,12 +47,12 @@ class Options(TypedReading):
 
     @property
     def limits(self) -> QueryLimits:
-        """What queries may take."""
+        """Return the limits of queries."""
         from statelake.pipelines.lake.query.limits import QueryLimits  # noqa: PLC0415 - not for --help
 
         return QueryLimits.of_server(self.query_memory, self.query_seconds, self.queries)
 
     @property
     def reading(self) -> dict[str, Any]:
-        """How a savepoint or checkpoint is opened, or imported."""
+        """Return the arguments for opening or importing a savepoint or checkpoint."""
         return self.words(TypedReading)

@@ -570,7 +570,7 @@ def sql(name: Name, query: str, tables: dict[str, list[str]], part: Rows | None)
 
 
 def printed(lines: Iterable[str | Table]) -> Iterator[Html]:
-    """Yield what people read as elements."""
+    """Yield the text form of a result as HTML elements."""
     for line in lines:
         if isinstance(line, str):
             yield tag("p", line)

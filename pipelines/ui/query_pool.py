@@ -111,7 +111,7 @@ class QueryPool:
 
     @property
     def running(self) -> int:
-        """How many places are taken."""
+        """Return the number of places in use."""
         return len(self._places)
 
     @asynccontextmanager

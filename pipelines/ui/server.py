@@ -55,7 +55,7 @@ class Site:
 
     Args:
         source: The lake or the directory.
-        audit: Gets a line for each look at values.
+        audit: Receives a line for each time values are shown.
     """
 
     def __init__(self, source: Source, audit: Audit) -> None:
@@ -134,7 +134,7 @@ class Site:
         return self._page("Snapshots", *pages.snapshots(listed, self.source.jobs()))
 
     def snapshot(self, words: Words) -> Response:
-        """Answer with what a snapshot holds."""
+        """Answer with the contents of a snapshot."""
         name, parallelism = _name(words), _number(words.get("parallelism", ""))
         contents, beside = self.source.held(name), self.source.beside(name)
         return self._page(

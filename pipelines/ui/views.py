@@ -1,4 +1,4 @@
-"""What the pages show: snapshots of a lake or below a directory, their rows, keys and differences.
+"""The content of pages: snapshots of a lake or below a directory, rows, keys and differences.
 
 SQL runs on a lake alone. So a savepoint whose rows are asked for is imported into a lake of this
 process, once, which is removed at the end. With a mask, everything is read from such a lake, into
@@ -149,7 +149,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Erasures:
-    """What was erased from a lake, and proved.
+    """The erasures of a lake, and their audits.
 
     Attributes:
         records: The records of erasures and audits, the newest first.
@@ -221,7 +221,7 @@ class Source:
 
     @property
     def masked(self) -> bool:
-        """Whether values are masked."""
+        """Return whether values are masked."""
         return self.options.mask is not None
 
     def _scan(self) -> str:
@@ -417,8 +417,8 @@ class Source:
         Args:
             name: The snapshot.
             text: The key.
-            problems: Gets what could not be read that may hold something for it; of rows when they
-                are read.
+            problems: Receives the parts that may have the key and could not be read; for rows, when
+                they are read.
 
         Raises:
             EncodeError: No operator can have that key.
@@ -462,7 +462,7 @@ class Source:
             name: The snapshot.
             operator: The operator.
             count: The number of keys of each state.
-            problems: Gets what could not be read.
+            problems: Receives the parts that could not be read.
 
         Raises:
             NotFoundError: There is no such operator with keyed state.
@@ -706,7 +706,7 @@ def _rows_of(answer: Answer, limit: int) -> Rows:
 
 
 class HiddenError(StateError):
-    """What was asked for is not shown here."""
+    """The requested data is not shown here."""
 
 
 UNSAID = "can't be read (why is left out, as it may have values)"

@@ -97,7 +97,7 @@ class CdcSplit:
 
     @property
     def is_log(self) -> bool:
-        """Whether it is the log, not a chunk."""
+        """Return whether it is the log, not a chunk."""
         return self.table is None
 
     def columns(self) -> dict[str, object]:
@@ -209,7 +209,7 @@ def _position(source: DataInput, data: bytes) -> dict[str, str | None]:
 
 
 class _CdcReader:
-    """Reads the parts of splits and enumerators of MySQL or of another database."""
+    """A reader of the parts of splits and enumerators of MySQL or of another database."""
 
     def __init__(self, kind: str, version: int) -> None:
         self.kind = kind
@@ -355,7 +355,7 @@ class CdcEnumerator(KeptBytes):
     data: bytes
 
     def details(self) -> dict[str, object]:
-        """Return what it knows beside splits, by name."""
+        """Return its values other than splits, by name."""
         return {
             "status": self.status, "tables_waiting": list(self.tables_waiting),
             "table_in_work": self.table_in_work, "log_assigned": self.log_assigned,

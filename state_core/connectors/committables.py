@@ -1,4 +1,4 @@
-"""What committers of tables have pending: manifests of Iceberg, files of Paimon and of Delta.
+"""Committables of table sinks: manifests of Iceberg, files of Paimon and Delta.
 
 ::
 
@@ -163,7 +163,7 @@ def _rows(source: DataInput) -> Iterator[DataInput]:
 
 
 def _fixed(row: DataInput, field: int) -> int:
-    """Return a number of a row with at most 56 fields: their marks of null take eight bytes."""
+    """Return a number of a row with at most 56 fields, whose null bits take eight bytes."""
     at = 8 * (field + 1)
     if at + 8 > len(row.data):
         raise row.fault("a row that is too short")
@@ -171,7 +171,7 @@ def _fixed(row: DataInput, field: int) -> int:
 
 
 def _text(row: DataInput, field: int) -> str:
-    """Return a text of a row: up to seven bytes lie in its field, others behind the fields."""
+    """Return a text of a row: up to seven bytes are in its field, longer texts after the fields."""
     stored = _fixed(row, field) & (1 << 64) - 1
     if stored >> 63:
         at, length = 8 * (field + 1), stored >> 56 & 0x7F

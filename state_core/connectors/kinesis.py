@@ -220,7 +220,7 @@ class KinesisEnumerator(KeptBytes):
     data: bytes
 
     def details(self) -> dict[str, object]:
-        """Return what it knows beside splits, by name."""
+        """Return its values other than splits, by name."""
         return {"shards": self.known, "last_shard": self.last_shard}
 
 

@@ -497,7 +497,7 @@ def check_readers(before: SourceState, after: SourceState) -> None:
         after: The source after it.
 
     Raises:
-        EncodeError: A partition would be read twice, or by nobody though it was assigned.
+        EncodeError: A partition would be read twice, or not at all although it was assigned.
     """
     had, has = (Counter(place for place, _ in _parts(source)) for source in (before, after))
     if had == has:

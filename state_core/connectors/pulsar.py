@@ -140,7 +140,7 @@ class PulsarEnumerator(KeptBytes):
     data: bytes
 
     def details(self) -> dict[str, object]:
-        """Return what it knows, by name."""
+        """Return its values by name."""
         return {"partitions": len(self.partitions)}
 
 

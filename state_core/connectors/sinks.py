@@ -104,7 +104,7 @@ class Sink(Printed):
         return replace(self, to_commit=rows)
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read: the table of what is to be committed."""
+        """Yield the text form: the table of pending committables."""
         yield from self._table()
         yield from (f"? not all is known: {problem}" for problem in self.problems)
 

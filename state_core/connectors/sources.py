@@ -276,7 +276,7 @@ class SourceState(Printed):
 
     @property
     def is_old(self) -> bool:
-        """Whether it is a source of before `SourceReaderState`, which has no enumerator."""
+        """Return whether it is a source of before `SourceReaderState`, which has no enumerator."""
         return any(element.state != READER_STATE for element in self.elements)
 
     @property
@@ -335,7 +335,7 @@ class SourceState(Printed):
             yield "unknown" if self.problems else "finished", None, partition
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the JSON form."""
         enumerator: dict[str, Any] | None = None
         if self.coordinator is not None:
             enumerator = {
@@ -360,7 +360,7 @@ class SourceState(Printed):
         return described | ({"problems": list(self.problems)} if self.problems else {})
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read: the table of splits."""
+        """Yield the text form: the table of splits."""
         rows: list[tuple[dict[str, Any], str]] = [
             ({"version": split.version} | split.columns(),
              status if subtask is None else f"subtask {subtask}")

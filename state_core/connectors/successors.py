@@ -49,7 +49,7 @@ class MovedPosition:
         split: The partition, as topic:number, or the shard.
         position: Of Kafka the offset of the next record, or a word; of Kinesis the kind of
             position, and the number.
-        subtask: The reader that has it; None if it was read to its end, and nobody reads it.
+        subtask: The reader that has it; None if it was read to its end, and has no reader.
     """
 
     operator: str
@@ -65,7 +65,7 @@ class Successor:
 
     Attributes:
         state: The name of the old source's state.
-        elements: The new elements, by subtask and position; without those that nobody reads.
+        elements: The new elements, by subtask and position; without those that have no reader.
         coordinator: The state of the new coordinator.
         moved: Where each split goes on.
     """

@@ -444,7 +444,7 @@ class ConfinedTree:
             os.utime(name, (seconds, seconds), dir_fd=folder, follow_symlinks=False)
 
     def size(self, path: str) -> int | None:
-        """Number of bytes of a regular file, None if it does not exist."""
+        """Return the number of bytes of a regular file, None if it does not exist."""
         status = self.status(path)
         return status.st_size if status is not None and stat.S_ISREG(status.st_mode) else None
 

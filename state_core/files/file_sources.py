@@ -175,7 +175,7 @@ class _Ahead(NamedTuple):
 
     @property
     def memory(self) -> int:
-        """Number of bytes in memory: the rest of a window keeps all of the window."""
+        """Return the number of bytes in memory: the rest of a window keeps all of the window."""
         if self.data.size == 0:
             return 0
         return int((self.data if self.data.base is None else self.data.base).nbytes)

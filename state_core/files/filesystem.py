@@ -621,8 +621,8 @@ class ConfinedDirectory(Directory):
         """Write a new file that is held while this process lives, if its name is free.
 
         Returns:
-            A descriptor to close when it is not to be held any more, on a local disk; -1 elsewhere,
-            where nobody can tell whether its writer lives; None if the name is taken.
+            On a local disk, a descriptor to close when the hold ends; elsewhere -1, as it is not
+            known there whether the writer is alive; None if the name is taken.
         """
         return -1 if self.write_new(path, data) else None
 

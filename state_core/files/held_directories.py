@@ -84,7 +84,7 @@ def remove_held_temporary() -> None:
 def held_link_place() -> HeldDirectory:
     """Create a directory of this process for a link: in memory, if the disk is full.
 
-    So a full disk keeps nobody from reading a lake, nor from dropping what fills it.
+    So a lake can be read, and snapshots can be dropped, even if the disk is full.
     """
     try:
         return held_temporary(LOG_PREFIX)
@@ -156,7 +156,7 @@ def _left(above: str, pattern: str) -> list[str]:
 
 @contextmanager
 def _locked(path: str) -> Iterator[bool]:
-    """Lock a directory for a while, and yield whether nobody else holds it."""
+    """Lock a directory temporarily, and yield whether no other process has a lock on it."""
     try:
         handle = os.open(path, _FOLDER)
     except OSError:  # gone at this moment
@@ -184,7 +184,7 @@ def _held(path: str) -> int | None:
     except BlockingIOError:
         os.close(handle)
         return None
-    except OSError:  # a file system without locks, where nobody takes it for left either
+    except OSError:  # without locks, it is never taken as left
         return handle
     if not Path(path).exists():
         os.close(handle)

@@ -33,7 +33,7 @@ class Move:
 
     @property
     def size(self) -> int:
-        """Number of bytes."""
+        """Return the number of bytes."""
         return self.end - self.start
 
 

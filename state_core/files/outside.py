@@ -20,7 +20,7 @@ from statelake.state_core.errors import StateError
 
 Value = TypeVar("Value")
 Refusal: TypeAlias = Callable[[str], StateError]
-"""Makes the error of a problem, with the place and the remedy."""
+"""A function that returns the error of a problem, with the place and the remedy."""
 
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 _MESSAGE = re.compile(r"(.*?)(?: - at (?:`key` in )?`\$\.?(.*)`)?", re.DOTALL)

@@ -79,7 +79,7 @@ class DataInput:
 
     @property
     def remaining(self) -> int:
-        """Number of bytes left."""
+        """Return the number of bytes left."""
         return self.limit - self.position
 
     @property

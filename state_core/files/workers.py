@@ -9,7 +9,7 @@ __all__ = ["Workers"]
 
 
 class Workers(ThreadPoolExecutor):
-    """Threads whose end is waited for, except after Ctrl-C or SIGTERM.
+    """A thread pool whose `with` block waits for its threads, except after Ctrl-C or SIGTERM.
 
     After an error, tasks that have not begun are cancelled. Tasks must not write files that the
     command deletes when it fails: they may still run then.

@@ -151,7 +151,7 @@ class ChannelElements:
 
     @property
     def records(self) -> int | None:
-        """Number of records; None if the elements can't be separated."""
+        """Return the number of records; None if the elements can't be separated."""
         return int(np.count_nonzero(self.tags <= RECORDS)) if self.whole else None
 
     @property
@@ -230,7 +230,7 @@ def read_channels(
     Args:
         channels: All channels of the snapshot.
         operator: Yield only those of this operator: its uid or id.
-        problems: Gets what can't be read of them, and why; without it, an error is raised.
+        problems: Receives the unreadable parts, with reasons; without it, an error is raised.
 
     Raises:
         NotFoundError: The operator has nothing in flight.

@@ -1,4 +1,4 @@
-"""What the texts and bytes of a snapshot's states hold, from the words of its user."""
+"""The content of texts and bytes in a snapshot's states, as the user declares it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _Snapshot = TypeVar("_Snapshot", bound=Snapshot)
 def with_contents(
     snapshot: _Snapshot, decode: Iterable[str], before: Mapping[tuple[str, str], str] | None = None
 ) -> _Snapshot:
-    """Return a snapshot in which texts and bytes of some states are typed by what they hold.
+    """Return a snapshot in which texts and bytes of some states have the types of their content.
 
     Args:
         snapshot: The snapshot.

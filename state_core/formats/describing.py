@@ -1,4 +1,4 @@
-"""Descriptions of snapshots: what they contain is counted and named here."""
+"""Descriptions of snapshots: operators, states and types, with counts and sizes."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _types_of(snapshot: Snapshot) -> dict[tuple[str, str], dict[str, Any]]:
 def _with_types(
     described: OperatorDescription, typed: dict[tuple[str, str], dict[str, Any]]
 ) -> OperatorDescription:
-    """Add the types of its states, if they were asked for."""
+    """Add the types of its states, if they are given."""
     if not typed:
         return described
 
@@ -122,19 +122,19 @@ def describe_operator(
         operator: The operator.
         entries: Whether to count entries.
         schema: Whether to list columns.
-        key_groups: Whether to look at key groups.
-        keys: Whether to name the heaviest key.
-        partial: Whether a state that can't be read is described as far as it is known.
+        key_groups: Whether to describe key groups.
+        keys: Whether to add the heaviest key.
+        partial: Whether to describe unreadable states as far as they are known.
 
     Raises:
-        CorruptSnapshotError: The bytes are not entries, and it is not partial.
+        CorruptSnapshotError: The bytes are not entries, and `partial` is false.
     """
     counted = entries and key_groups
     totals, problems, uncounted = _totals(operator, counted, partial)
     groups, spread = NO_GROUPS, False
     is_whole = not problems and not any(each.is_keyed for each in operator.unread)
     if not is_whole:
-        pass  # what is left of its key groups is not what they have
+        pass  # the readable part is not all of its key groups
     elif totals and not uncounted:
         entries_of, sizes_of = (sum(numbers) for numbers in zip(*totals.values(), strict=True))
         groups = held_groups(np.asarray(entries_of), np.asarray(sizes_of))
@@ -183,7 +183,7 @@ def _with_key(described: OperatorDescription, operator: Operator) -> OperatorDes
 
 
 def _stored_sizes(operator: Operator) -> tuple[I64Array, bool]:
-    """Return the bytes that files store for each key group; whether those are equal shares."""
+    """Return the stored bytes of each key group, and whether these are estimated equal shares."""
     weights: Counter[int] = Counter()
     spread = False
     for file in operator.keyed_files:
@@ -223,7 +223,7 @@ def _keyed_state(
 
 
 def _named(state: KeyedState) -> RowTypes | None:
-    """Return the types of a state whose rows have names for their fields."""
+    """Return the types of a state with names for the fields of its rows; None without names."""
     if state.names == NO_NAMES or not state.files:
         return None
     return named_types(state.meta_info, state.files[0][0].key_serializer, state.names)
@@ -232,9 +232,10 @@ def _named(state: KeyedState) -> RowTypes | None:
 def _totals(
     operator: Operator, counted: bool, partial: bool
 ) -> tuple[dict[str, tuple[I64Array, I64Array]], dict[str, str], dict[str, str]]:
-    """Return entries and bytes of keyed states in each key group.
+    """Return the entries and bytes of keyed states in each key group.
 
-    And of the other states, why they can't be read, and why their entries can't be told apart.
+    Of other states it returns the reasons why they can't be read, and why their entries can't be
+    located.
     """
     lost = next((each.problem for each in operator.unread if each.is_keyed and each.whole), "")
     if lost:
@@ -256,7 +257,7 @@ def _totals(
 def _operator_states(
     operator: Operator, counted: bool, schema: bool, partial: bool
 ) -> tuple[StateDescription, ...]:
-    """Return an operator's own states; those in files that can't be read by what handles tell."""
+    """Return an operator's own states; those in unreadable files as their handles describe them."""
     described: dict[str, StateDescription] = {}
     for state in operator.operator_states:
         describe = _readable_operator_state if partial else _operator_state

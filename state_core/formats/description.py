@@ -79,20 +79,21 @@ class StateDescription:
         mode: How operator state is redistributed; None for keyed state.
         elements: Of operator state, the elements of all subtasks, or the copies of a broadcast.
         subtasks: Of operator state, how many subtasks have a part of it.
-        schema: Its columns; None if nobody asked.
+        schema: Its columns; None if they were not requested.
         types: Its types in the words of `statelake types`, its type in Java's syntax, and Flink's
-            classes of its serializers' snapshots; None if nobody asked, or for timers.
+            classes of its serializers' snapshots; None for timers, or if they were not requested.
         entries: Entries, or elements of operator state, of a broadcast state those of one copy;
             None if they were not counted.
         size: The bytes of their keys and values; None if they were not counted.
         key_groups: Of keyed state, three rows: the key groups that have entries, how many, and
             their bytes; None if they were not counted.
-        heaviest: The keys with the most bytes, the heaviest first, if somebody asked.
+        heaviest: The keys with the most bytes, the heaviest first, if they were requested.
         names: The names of the fields of rows; without any if there is no plan of Flink SQL.
         named: The types with these names; None without any.
         renamed: The columns that have another name than their field, each with the field's.
-        uncounted: Why its entries can't be told apart; empty if they can be, or nobody tried.
-        problem: Why not all of it can be read; empty if it can be, or nobody tried.
+        uncounted: The reason why its entries can't be located; empty if they can be, or were not
+            read.
+        problem: The reason why not all of it can be read; empty if it can be, or was not read.
     """
 
     name: str
@@ -139,7 +140,7 @@ class StateDescription:
         return f"{value} (ttl)" if self.with_ttl else value
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the JSON form."""
         if self.mode is not None:
             described: dict[str, Any] = {
                 "name": self.name,
@@ -256,7 +257,7 @@ def _column_lines(columns: Iterable[dict[str, Any]], before: str) -> Iterator[st
 
 @dataclass(frozen=True)
 class Load:
-    """What each subtask has of keyed state at some parallelism.
+    """The share of keyed state of each subtask at some parallelism.
 
     Attributes:
         subtasks: What each subtask has, in order.
@@ -283,7 +284,7 @@ class Load:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the JSON form."""
         return {
             "parallelism": len(self.subtasks),
             "skew": round(self.skew, 3),
@@ -311,7 +312,7 @@ class OperatorDescription:
         keyed_states: Its keyed states, timers included.
         operator_states: Its operator states.
         key_groups: Three rows: the key groups that have state, their entries (zeros if not
-            counted), and their bytes, counted or else as stored; None if nobody asked.
+            counted), and their bytes, counted or else as stored; None if they were not requested.
         counted: Whether entries were counted.
         spread: Whether key groups of one file got equal shares, since only reading tells more.
         heaviest_key: The key of the heaviest key group with the most bytes in all states.
@@ -352,7 +353,7 @@ class OperatorDescription:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why not all of its state can be read, each once."""
+        """Return the reasons why not all of its state can be read, each once."""
         of_states = (state.problem for state in self.states if state.problem)
         return tuple(dict.fromkeys([*(each.problem for each in self.unread), *of_states]))
 
@@ -365,7 +366,7 @@ class OperatorDescription:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of its keyed state can be read, so that its key groups are known."""
+        """Return whether all of its keyed state can be read, so that its key groups are known."""
         keyed = any(each.is_keyed for each in self.unread)
         return not keyed and not any(state.problem for state in self.keyed_states)
 
@@ -397,7 +398,7 @@ class OperatorDescription:
 
     @property
     def sizes(self) -> I64Array:
-        """The bytes of each key group; zeros if nobody asked."""
+        """Return the bytes of each key group; zeros if they were not requested."""
         return self._of_all(self.key_groups[2])
 
     @property
@@ -417,7 +418,7 @@ class OperatorDescription:
 
     @property
     def with_data(self) -> int:
-        """How many key groups have data."""
+        """Return the number of key groups with data."""
         return int(np.count_nonzero(self.key_groups[2]))
 
     @property
@@ -455,7 +456,7 @@ class OperatorDescription:
         return {"now": self.load(), **then}
 
     def to_json(self, checkpoint_id: int, parallelism: int | None = None) -> dict[str, Any]:
-        """Return it as JSON can hold it, with the columns of Flink's `savepoint_metadata` first."""
+        """Return the JSON form, with the columns of Flink's `savepoint_metadata` first."""
         described = {
             "checkpoint-id": checkpoint_id,
             "operator-name": self.name or None,
@@ -516,7 +517,7 @@ class OperatorDescription:
         return Table(f"{brief(self.label)}{key}", columns, rows, len(self.states) - len(rows))
 
     def lines(self, parallelism: int | None = None) -> Iterator[str | Table]:
-        """Yield what people read of it: nothing if it has no states."""
+        """Yield the text form; nothing if it has no states."""
         if not self.states:
             return
         yield ""
@@ -671,7 +672,7 @@ class SnapshotDescription:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why not all of it can be read; empty if it can be, or nobody tried."""
+        """Return the reasons why not all of it can be read; empty if it can be, or was not read."""
         return tuple(
             problem for each in self.operators for problem in (*each.problems, *each.entries_lost)
         )
@@ -695,7 +696,7 @@ class SnapshotDescription:
         return next(operator for operator in self.operators if operator.label == label)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the JSON form."""
         described = {
             "location": self.location,
             "kind": self.kind,
@@ -737,7 +738,7 @@ class SnapshotDescription:
         return Table("operators", columns, rows, len(self.operators) - len(rows))
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read: lines and tables, the location first."""
+        """Yield the text form: lines and tables, the location first."""
         yield self.location
         yield (
             f"{self.kind_text or 'snapshot'}, checkpoint {self.checkpoint_id}, _metadata version"

@@ -1,4 +1,4 @@
-"""What of a snapshot's state has expired, at a time to live that the user names.
+"""The share of a snapshot's state that has expired, at a time to live that the user gives.
 
 A snapshot has the time of each value's last access, but no time to live: only the job has that.
 """
@@ -25,7 +25,7 @@ TTL = "ttl"
 
 @dataclass(frozen=True)
 class ExpiredState:
-    """How much of a state has expired.
+    """The share of a state that has expired.
 
     Attributes:
         operator: The operator's uid or id.
@@ -55,7 +55,7 @@ class ExpiredState:
 
 @dataclass(frozen=True)
 class ExpiredShare:
-    """How much of a snapshot's state has expired.
+    """The share of a snapshot's state that has expired.
 
     Attributes:
         at: The time at which it has.

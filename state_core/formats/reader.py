@@ -218,7 +218,7 @@ class Snapshot(model.Snapshot):
             at: The time; by default the newest last access.
             keys: Whether to list keys of which something has expired.
             limit: How many keys of each state.
-            problems: Gets what can't be read, and why; without it, an error is raised.
+            problems: Receives the unreadable parts, with reasons; without it, an error is raised.
 
         Raises:
             NotFoundError: A named state does not exist, or has no times of last access.
@@ -263,7 +263,7 @@ class Snapshot(model.Snapshot):
 
         Args:
             operator: Only of this operator: its uid or id.
-            problems: Gets what can't be read, and why; without it, an error is raised.
+            problems: Receives the unreadable parts, with reasons; without it, an error is raised.
 
         Raises:
             NotFoundError: The operator has nothing in flight.
@@ -315,7 +315,7 @@ class Snapshot(model.Snapshot):
             state: Only of the state of that name.
             ttl: Times to live: how much would be gone at each is in `StateWeights.expiries`.
             at: When it would; by default when the snapshot was taken.
-            problems: Gets what can't be read, and why; without it, an error is raised.
+            problems: Receives the unreadable parts, with reasons; without it, an error is raised.
 
         Raises:
             NotFoundError: There is no such operator or state, or no keyed state at all.

@@ -1,4 +1,4 @@
-"""What is printed of rows whose columns can't hold their values: the values as text, or else bytes.
+"""Printed values of rows whose columns can't represent them: as text, or otherwise as bytes.
 
 A row of which JSON can say everything has nothing beside it. Of any other, a NaN with bits of its
 own among them, `raw_key` or `raw_value` has the bytes.

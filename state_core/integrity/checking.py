@@ -45,7 +45,7 @@ from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.printable import Printed, bytes_text
 
 Progress = Callable[[int, int], None]
-SHOWN = 200  # faults, to people
+SHOWN = 200  # the largest number of faults in text
 
 
 @dataclass(frozen=True)
@@ -68,17 +68,17 @@ class IntegrityReport(Printed):
 
     @property
     def sound(self) -> bool:
-        """Return whether there is no fault."""
+        """Return whether the snapshot has no faults."""
         return not self.faults
 
     @property
     def verdict(self) -> str:
-        """The number of faults in words, or `sound`, as far as entries were found."""
+        """Return the number of faults in words, or `sound`; noting entries that are not located."""
         unread = any(each.unread for each in self.unchecked)
         return f"{count_text(len(self.faults))}{' as far as it can be read' if unread else ''}"
 
     def lines(self) -> Iterator[str]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         checked = self.checked
         yield (
             f"{self.verdict}: {checked.handles} handles, {checked.files} files,"
@@ -120,7 +120,7 @@ class Examined:
 
     @property
     def report(self) -> IntegrityReport:
-        """Return the faults."""
+        """Return the report of the check."""
         findings = self.found
         return IntegrityReport(
             self.directory.uri, tuple(findings.faults), tuple(findings.unchecked), findings.checked
@@ -128,7 +128,7 @@ class Examined:
 
     @property
     def losses(self) -> list[Loss]:
-        """Return the unreadable parts."""
+        """Return the parts that a salvage loses."""
         return self.found.losses
 
 
@@ -140,7 +140,7 @@ def check_snapshot(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> IntegrityReport:
-    """Read all of a snapshot, and report every fault.
+    """Read a complete snapshot, and report every fault.
 
     Args:
         savepoint: The snapshot's directory or its `_metadata` file, as a path or a URI.
@@ -164,7 +164,7 @@ def look(
     progress: Progress | None = None,
     keeper: Callable[[KeyedSource], Keeper] | None = None,
 ) -> Examined:
-    """Check a snapshot as `check_snapshot` does, and return its readable part, too.
+    """Check a snapshot as `check_snapshot` does, and return its faults and its readable part.
 
     Args:
         location: As there.
@@ -246,7 +246,7 @@ def _read_entries(
             if job[-1] is not None:
                 job[-1].close()
 
-    # what keepers write is in a directory that goes
+    # waits for keepers, which write into a directory that is deleted afterwards
     with Workers(threads) if keeper is None else ThreadPoolExecutor(threads) as pool:
         for done, findings in enumerate(pool.map(run, jobs)):
             if done in timers:
@@ -262,7 +262,7 @@ def _read_entries(
 
 
 def _note_timers(operator: OperatorExamined, source: KeyedSource, findings: Findings) -> None:
-    """Note damaged timers: damaged raw state can't be used in part, so all of it is lost."""
+    """Note damaged timers. Raw state is used completely or not at all, so all of it is lost."""
     findings.losses.clear()
     subtask = source.where.subtask
     if not findings.faults or subtask is None or subtask in operator.damaged_timers:
@@ -281,7 +281,7 @@ def _named(stream: StreamHandle) -> str:
 def examine_channels(
     metadata: CheckpointMetadata, labels: Mapping[str, str], files: StateFiles, findings: Findings
 ) -> bool:
-    """Note the faults of channel state; return whether it has no fault.
+    """Note the faults of channel state, and return whether it has none.
 
     Args:
         metadata: The snapshot's `_metadata`.

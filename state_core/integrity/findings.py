@@ -1,6 +1,6 @@
 """Findings of a check: faults, unchecked parts, losses of a salvage, and the amount checked.
 
-Equal faults of neighbouring key groups are joined to one.
+Equal faults of neighbouring key groups are joined into one.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Place:
         return ", ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the JSON form."""
         groups = self.key_groups
         return {
             "operator": self.operator or None,
@@ -84,10 +84,10 @@ class Fault(JsonFields):
         kind: Its kind.
         where: Its place in the job.
         place: Its file, and the position there.
-        problem: The problem; of several entries, that of the first.
+        problem: The problem; for several entries, the problem of the first.
         remedy: The remedy.
         entries: The number of entries or elements with the fault, if known.
-        unreachable: Whether the file may be sound, and can't be had: access is denied, or its store
+        unreachable: Whether the file can't be read but may be sound: access is denied, or its store
             does not answer.
     """
 
@@ -113,7 +113,7 @@ class Unchecked:
     Attributes:
         where: Its place.
         why: The reason.
-        unread: Whether entries in it were not even found.
+        unread: Whether entries in it could not even be located.
     """
 
     JSON = ("*where", "why")
@@ -208,7 +208,7 @@ class Findings:
         self._append(Fault(kind, where, place, error.problem, remedy, entries, unreachable))
 
     def skip(self, where: Place, why: str, *, unread: bool = False) -> None:
-        """Note a part that is not checked; `unread` if entries in it were not even found."""
+        """Note a part that is not checked; `unread` if entries in it could not even be located."""
         self.unchecked[Unchecked(where, why, unread)] = None
 
     def lose(
@@ -218,7 +218,7 @@ class Findings:
         self.losses.append(Loss(where, why, entries, size))
 
     def _append(self, fault: Fault) -> None:
-        """Add a fault, joined to the last one if that says the same of the key groups before it."""
+        """Add a fault; join it to the last one if that is equal, for the key groups before."""
         groups, last = fault.where.key_groups, self.faults[-1] if self.faults else None
         before = last.where.key_groups if last is not None else None
         if last is not None and groups is not None and before is not None:

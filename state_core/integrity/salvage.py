@@ -74,7 +74,7 @@ class SalvageReport(Printed):
     elements: int = 0
 
     def lines(self) -> Iterator[str]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         if self.path is None:
             yield "nothing can be salvaged: without `_metadata` nobody knows what the files are"
             return

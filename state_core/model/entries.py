@@ -1,4 +1,4 @@
-"""Entries of state, the files that have them, and the pieces in which files are read."""
+"""Entries of state, the files that store them, and the pieces in which files are read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Entries:
         data: The buffer of the positions.
         state_of: The state of each entry, as an index into its file's states.
         group_of: The key group of each entry.
-        key_start: The start of each key, behind the key-group prefix.
+        key_start: The start of each key, after the key-group prefix.
         key_end: The end of each key.
         value_start: The start of each value.
         value_end: The end of each value.
@@ -103,19 +103,19 @@ class KeyedFile(Protocol):
 
     @property
     def is_spread_evenly(self) -> bool:
-        """Return whether `group_bytes` can only estimate: all key groups an equal share."""
+        """Return whether `group_bytes` only estimates an equal share for each key group."""
 
     def group_bytes(self) -> list[tuple[int, int]]:
-        """Return the key groups that have data, ascending, with their size as stored."""
+        """Return the key groups that have data, ascending, with their stored sizes."""
 
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
-        """Yield all entries of some key groups, key group after key group."""
+        """Yield all entries of some key groups, in order of key group."""
 
     def stored_spans(self, key_groups: KeyGroupRange) -> Iterable[StoredSpan] | None:
-        """Return where the bytes of some key groups are; None if that is not known."""
+        """Return the places of the bytes of some key groups; None if they are not known."""
 
     def encode_key(self, key: object) -> EncodedKey:
-        """Return a key as its serializer writes it, with its key group."""
+        """Return the bytes of a key as its serializer writes them, and its key group."""
 
     def entries_of_key(
         self, key: EncodedKey, states: Collection[int] | None = None
@@ -125,7 +125,7 @@ class KeyedFile(Protocol):
     def decode(
         self, state: int, entries: Entries, columns: Sequence[str] | None = None
     ) -> pa.RecordBatch:
-        """Return entries of one state as typed columns: all columns, or those named."""
+        """Return entries of one state as typed columns: all columns, or only `columns`."""
 
 
 class StoredSpan(NamedTuple):
@@ -134,8 +134,8 @@ class StoredSpan(NamedTuple):
     Attributes:
         owner: Their key group, or the id of their state, as the format has them.
         source: Their file.
-        start: The offset of the first one.
-        end: The offset behind the last one.
+        start: The offset of the first byte.
+        end: The offset after the last byte.
     """
 
     owner: int
@@ -151,11 +151,11 @@ class FilePiece:
     Attributes:
         key_groups: The key groups of the entries.
         size: Their approximate size in bytes, as stored.
-        begin: The first entry's place, in the terms of the file's format; None at the beginning of
-            the key groups.
-        end: The place of the entry behind the last; None at the end of the key groups.
-        guessed: Whether the places are guessed: if no entry begins there, reading the piece, or the
-            one before, raises `CorruptSnapshotError`.
+        begin: The position of the first entry, in the file's format; None at the beginning of the
+            key groups.
+        end: The position of the entry after the last; None at the end of the key groups.
+        guessed: Whether the positions are guesses: if no entry begins there, reading the piece, or
+            the one before, raises `CorruptSnapshotError`.
     """
 
     key_groups: KeyGroupRange
@@ -166,7 +166,7 @@ class FilePiece:
 
 
 class EntryPosition(Protocol):
-    """The position of an entry, in the terms of a file's format."""
+    """The position of an entry, in a file's format."""
 
     @property
     def group(self) -> int:
@@ -184,7 +184,7 @@ def pieces_between(
     Args:
         key_groups: The key groups.
         cuts: The start of each piece and the end of the last, each with the number of bytes before
-            it; the first and the last place are None.
+            it; the first and the last position are None.
         guessed: Whether the places are guessed.
     """
     return [
@@ -201,12 +201,12 @@ def pieces_between(
 
 @runtime_checkable
 class FileOfFamilies(Protocol):
-    """A `KeyedFile` that has each state apart, so that one can be read where another can't."""
+    """A `KeyedFile` that stores each state separately, so that one is readable without others."""
 
     def entries_of_state(
         self, state: int, key_groups: KeyGroupRange | None = None
     ) -> Iterator[Entries]:
-        """Yield the entries of one state in some key groups; nothing of others is read.
+        """Yield the entries of one state in some key groups, without reading others.
 
         Raises:
             SnapshotError: The entries can't be read.
@@ -218,7 +218,7 @@ class CuttableFile(Protocol):
     """A `KeyedFile` whose key groups can be read in pieces."""
 
     def looked_up_bytes(self) -> list[tuple[int, int]]:
-        """Return `group_bytes`, even if that takes reading, as with the indexes of RocksDB."""
+        """Return `group_bytes`, reading for it if necessary, such as RocksDB's indexes."""
 
     def cut(
         self, key_groups: KeyGroupRange, piece_bytes: int, *, guess: bool = False
@@ -228,7 +228,7 @@ class CuttableFile(Protocol):
         Args:
             key_groups: The key groups.
             piece_bytes: The approximate size of a piece in bytes.
-            guess: Whether the places may be guessed, if that saves reading all entries.
+            guess: Whether positions may be guessed, if that saves reading all entries.
 
         Raises:
             SnapshotError: The entries can't be read.
@@ -261,7 +261,7 @@ def entries_of_state(
     try:
         for entries in file.entries(key_groups):
             yield entries.of_state(state)
-    except UnwalkableError as error:  # which may be about other states
+    except UnwalkableError as error:  # the error may be about other states
         if file.states[state].name in error.states:
             raise
 

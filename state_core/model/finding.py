@@ -1,8 +1,8 @@
 """Find a value anywhere in the state of a snapshot, a batch of entries at a time.
 
-What is sought is a text. Each column, and each field below it, is compared in its own type: texts
+The value is given as text. Each column, and each field below it, is compared in its own type: texts
 by their characters, numbers by number, times as they are shown, bytes by hex. Columns that can't
-hold the value are not decoded; a whole row is decoded only if something in it was found.
+have the value are not decoded; all columns of a row are decoded only for hits.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from statelake.state_core.printable import is_text
 State: TypeAlias = KeyedState | OperatorState
 Rows: TypeAlias = npt.NDArray[np.int64]
 
-NOT_SEARCHED = ("key_group", "subtask", "position")  # where an entry is, not what it holds
+NOT_SEARCHED = ("key_group", "subtask", "position")  # the place of an entry, not its content
 INSTANTS = ("timestamp", "ttl")  # milliseconds since 1970, which are shown as times
-RAW = "raw_"  # columns of exact bytes, beside those that can't represent them
+RAW = "raw_"  # columns of exact bytes, for values that typed columns can't represent
 LONGEST_NUMBER = 80  # digits
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,6})?")
 _HEX = re.compile(r"0[xX]((?:[0-9a-fA-F]{2})*)")
@@ -62,7 +62,7 @@ class Hit:
     Attributes:
         operator: The operator's uid or id.
         state: The state.
-        path: The column, and the way to the value within it: `value.tags[2]`.
+        path: The column, and the path to the value within it: `value.tags[2]`.
         row: The entry, one row of typed columns.
     """
 
@@ -78,9 +78,9 @@ class Unsearched:
 
     Attributes:
         operator: The operator's uid or id.
-        state: The name of the state; empty for what is no state with a name.
-        column: The column, with the fields that lead to the part; empty for all of it.
-        why: Why it was not.
+        state: The name of the state; empty for parts that are not a named state.
+        column: The column, with the path to the part; empty for all columns.
+        why: The reason.
     """
 
     operator: str
@@ -95,11 +95,11 @@ class SearchResult:
 
     Attributes:
         hits: The first places at which the value was found.
-        count: The number of all of them.
+        count: The number of all places.
         unsearched: The parts that were not searched.
-        problems: What could not be read, of a snapshot that is opened as far as it can be.
-        entries_lost: Of which states not all entries are found, and why: what is nowhere else may
-            be among these.
+        problems: The parts of a partial snapshot that could not be read, with the reason.
+        entries_lost: The states in which not all entries can be located, with the reason: the value
+            may be in the missing ones.
     """
 
     hits: list[Hit] = field(default_factory=list)
@@ -113,14 +113,14 @@ class SearchResult:
 
 
 class Sought:
-    """The value that is sought, in the terms of each type.
+    """The value to find, as a test for each type.
 
     Args:
         value: The value: text as the command line has it, or a value of Python's.
         contains: Whether texts, and bytes, may have more before and behind it.
 
     Raises:
-        EncodeError: The value is no Unicode text.
+        EncodeError: The value is not Unicode text.
     """
 
     def __init__(self, value: object, *, contains: bool) -> None:
@@ -141,11 +141,12 @@ class Sought:
     def test(
         self, kind: pa.DataType, *, instant: bool = False
     ) -> Callable[[pa.Array], pa.Array] | None:
-        """Return what marks the values of a type that are equal; None if none can be.
+        """Return a function that marks the equal values of a type; None if none can be equal.
 
         Args:
             kind: A type without fields.
-            instant: Whether numbers are milliseconds since 1970, so that a time is one, too.
+            instant: Whether numbers are milliseconds since 1970, so that they are compared with
+                times, too.
         """
         if (kind, instant) not in self._tests:
             self._tests[kind, instant] = self._new_test(kind, instant)
@@ -184,7 +185,7 @@ class Sought:
         return partial(_equal, values)
 
     def _values(self, kind: pa.DataType) -> list[Any]:
-        """Return the value as one of a type; raise Arrow's or Python's error if it is none."""
+        """Return the value in a type; raise Arrow's or Python's error if it can't be converted."""
         text, number = self.text, self.number
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
             return [pa.scalar(text, kind)]
@@ -220,12 +221,12 @@ def _as_text(value: object) -> str:
 
 
 def _zone_as_offset(text: str) -> str:
-    """Return a time with the name of UTC as Python 3.10 reads it."""
+    """Return a time with `+00:00` for `Z`, which Python 3.10 can't read."""
     return f"{text[:-1]}+00:00" if text.endswith("Z") else text
 
 
 def _nearest(text: str, kind: pa.DataType) -> list[Any]:
-    """Return the number of a floating type that is nearest, if it is not beyond the largest."""
+    """Return the nearest number of a floating type; empty for other texts or beyond its range."""
     if not _NUMBER.fullmatch(text) and text not in ("inf", "-inf"):
         return []
     wanted = float(text)
@@ -257,7 +258,7 @@ def _equal_bytes(wanted: bytes, contains: bool, array: pa.Array) -> pa.Array:
 
 
 def _places(array: pa.Array, sought: Sought, *, instant: bool) -> Iterator[tuple[LeafColumn, Rows]]:
-    """Yield the leaves of an array in which the value is, and where in each."""
+    """Yield the leaves of an array that have the value, with its positions in each."""
     for leaf in leaves(array, partial(sought.is_comparable, instant=instant)):
         test = sought.test(leaf.values.type, instant=instant)
         assert test is not None  # noqa: S101 - the leaf is wanted
@@ -276,7 +277,7 @@ def _path(column: str, leaf: LeafColumn, indexes: Iterable[Rows], at: int) -> st
 def _paths_in(
     batch: pa.RecordBatch, sought: Sought, limit: int | None
 ) -> tuple[list[tuple[int, str]], int]:
-    """Return the first places of a batch, each a row and a path, and the number of all."""
+    """Return the first hits in a batch, each as row and path, and the number of all hits."""
     first: list[tuple[int, int, str]] = []
     count = 0
     for order, name in enumerate(batch.schema.names):
@@ -322,14 +323,14 @@ def _bytes_below(kind: pa.DataType, path: str) -> Iterator[str]:
 
 @dataclass
 class _Part:
-    """What was found in a part of an operator's state.
+    """The hits in a part of an operator's state.
 
     Attributes:
         hits: The first places.
         count: The number of all.
-        exact: By state and column of exact bytes, how many rows have some and were not searched.
-        lost: By state of which not all entries were found, why.
-        problems: By state that could not be read, why.
+        exact: The number of rows with exact bytes, which were not searched, by state and column.
+        lost: The reasons why not all entries of a state can be located, by state.
+        problems: The errors of states that could not be read, by state.
     """
 
     hits: list[Hit] = field(default_factory=list)
@@ -347,10 +348,10 @@ class _Part:
         Args:
             operator: The operator.
             state: The state.
-            batch: The columns that can have the value.
+            batch: The columns that may have the value.
             sought: The value.
-            limit: The number of places to keep; None for all.
-            all_columns: Returns some of the rows with all columns.
+            limit: The number of hits to keep; None for all.
+            all_columns: Returns rows of the batch with all columns.
         """
         left = None if limit is None else max(0, limit - len(self.hits))
         places, count = _paths_in(batch, sought, left)
@@ -371,7 +372,7 @@ class _Part:
             ]
 
     def merge(self, other: _Part, limit: int | None) -> None:
-        """Include what was found in a later part."""
+        """Include the hits of a later part."""
         left = None if limit is None else max(0, limit - len(self.hits))
         self.hits += other.hits[:left]
         self.count += other.count
@@ -392,7 +393,7 @@ def find_in_snapshot(
     threads: int | None = None,
     readable: bool = False,
 ) -> SearchResult:
-    """Return where in the state of a snapshot a value is.
+    """Return the places of a value in the state of a snapshot.
 
     Args:
         snapshot: The snapshot.
@@ -402,7 +403,7 @@ def find_in_snapshot(
         contains: Whether texts, and bytes, may have more before and behind it.
         limit: The number of places to return; all of them are counted. None for all.
         threads: The number of threads; by default that of the cores.
-        readable: Whether the search goes on beside a state that can't be read; it is then in
+        readable: Whether the search goes on after a state that can't be read, which is then in
             `SearchResult.problems`.
 
     Raises:
@@ -445,7 +446,7 @@ def _search(
     threads: int | None,
     readable: bool,
 ) -> Iterator[_Part]:
-    """Yield what each part of an operator's state has."""
+    """Yield the hits of each part of an operator's state."""
     jobs = [
         (operator.keyed_files[piece.file], piece.key_groups)
         for piece in plan_slices(operator.keyed_files)
@@ -458,7 +459,7 @@ def _search(
     workers = min(len(jobs), threads or os.cpu_count() or 1)
     with Workers(workers) if workers > 1 else nullcontext() as pool:
         yield from map(search, jobs) if pool is None else pool.map(search, jobs)
-    keyed_here = () if operator.keyed_files else operator.keyed_states  # of a lake
+    keyed_here = () if operator.keyed_files else operator.keyed_states  # a snapshot of a lake
     others: list[State] = [*keyed_here, *operator.operator_states]
     for each in others:
         if state in (None, *each.labels):
@@ -481,9 +482,9 @@ def _search_slice(
     file: KeyedFile, key_groups: KeyGroupRange, operator: str, keyed: dict[str, KeyedState],
     state: str | None, sought: Sought, limit: int | None, readable: bool,
 ) -> _Part:  # fmt: skip
-    """Return what some key groups of a file have; all of its states are read in one pass.
+    """Return the hits in key groups of a file; all of its states are read in one pass.
 
-    If that fails, and what can be read is wanted, each state is read by itself.
+    If that fails and `readable` is set, each state is read by itself.
     """
     columns = {
         index: names
@@ -496,7 +497,7 @@ def _search_slice(
     try:
         return search(file.entries(key_groups), columns, _Part())
     except OversizedError:
-        raise  # each state would take as much again
+        raise  # reading state by state would take as much memory
     except StateError:
         if not readable:
             raise
@@ -504,7 +505,7 @@ def _search_slice(
     for index, names in columns.items():
         try:
             search(entries_of_state(file, index, key_groups), {index: names}, part)
-        except StateError as error:  # noqa: PERF203 - others are searched
+        except StateError as error:  # noqa: PERF203 - the other states are searched
             part.problems[file.states[index].name] = error
     return part
 
@@ -513,7 +514,7 @@ def _search_states(
     file: KeyedFile, operator: str, keyed: dict[str, KeyedState], sought: Sought,
     limit: int | None, read: Iterator[Entries], columns: dict[int, list[str]], part: _Part,
 ) -> _Part:  # fmt: skip
-    """Add what some states have in entries to a part, and return it."""
+    """Add the hits in entries of states to a part, and return the part."""
     try:
         for entries in read:
             for index in np.unique(entries.state_of).tolist():
@@ -536,7 +537,7 @@ def _search_states(
 def _unsearched(
     operator: Operator, state: str | None, sought: Sought, part: _Part
 ) -> Iterator[Unsearched]:
-    """Yield what of an operator was not searched."""
+    """Yield the parts of an operator that were not searched."""
     states: list[State] = [*operator.keyed_states, *operator.operator_states]
     for each in states:
         if state not in (None, *each.labels):

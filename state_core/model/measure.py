@@ -177,8 +177,8 @@ def measure_operator(
 
     Args:
         operator: The operator.
-        lost: Gets the error of each state of which not all entries are found; the sums are those
-            of the others. Without it, the error is raised.
+        lost: Receives the error of each state whose entries can't all be located; the sums are
+            those of the others. Without it, the error is raised.
 
     Raises:
         CorruptSnapshotError: The bytes are not entries.

@@ -57,7 +57,7 @@ class StateKind(Enum):
 
 @dataclass(frozen=True)
 class RowNames(JsonFields):
-    """What no snapshot tells of a state: the names of its rows' fields, and what its texts hold.
+    """Facts that no snapshot has of a state: the names of its rows' fields, and its texts' content.
 
     Attributes:
         key: The names that a compiled plan of Flink SQL gives to the fields of the key; empty
@@ -138,7 +138,7 @@ class KeyedState:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What it is called: its name, and its alias in a plan of Flink SQL, if it has one."""
+        """Return its names: its own, and its alias in a plan of Flink SQL, if it has one."""
         return tuple(filter(None, (self.name, self.names.alias)))
 
     @property
@@ -332,7 +332,7 @@ class OperatorState:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What it is called: its name."""
+        """Return its names: only its own."""
         return (self.name,)
 
     @property
@@ -449,13 +449,13 @@ class Unread:
 
     @property
     def problem(self) -> str:
-        """What can't be read, and why, as a sentence that names its states."""
+        """Return the unreadable part and the reason, as a sentence that names its states."""
         names = ", ".join(map(repr, self.states))
         place = f"operator {self.operator}, subtask {self.subtask}, {self.what} {names}".rstrip()
         return str(self.error.within(place))
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the JSON form."""
         return {
             "subtask": self.subtask,
             "what": self.what,
@@ -577,7 +577,7 @@ class Operator:
 
 @dataclass(frozen=True, repr=False)
 class Snapshot:
-    """What an open savepoint or checkpoint holds; `formats.reader.Snapshot` tells more of it.
+    """The contents of an open savepoint or checkpoint; `formats.reader.Snapshot` adds methods.
 
     Attributes:
         location: The path or URI of its directory.
@@ -615,7 +615,7 @@ class Snapshot:
 
     @property
     def unread(self) -> tuple[Unread, ...]:
-        """What of it can't be read, if it was opened as far as it can be."""
+        """Return its unreadable parts, if it was opened with `partial`."""
         return tuple(each for operator in self.operators for each in operator.unread)
 
     def problems_of(

@@ -1,4 +1,4 @@
-"""What the nodes around an operator of the new plan make of what it keeps.
+"""The effect of the nodes around an operator of the new plan on the state that it keeps.
 
 By itself a new column starts now, or is null in old rows. The state of a node below may compute it
 in full; a node above may mix it with columns that have all rows, or let rows pass by it.

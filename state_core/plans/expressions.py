@@ -53,7 +53,7 @@ _ARROW = {
 
 
 class Emits(Enum):
-    """How a node emits what it holds in a column."""
+    """The way in which a node emits the content of a column."""
 
     VALUE = "as it is"
     COUNTED = "as it is, and NULL where the other column is 0"

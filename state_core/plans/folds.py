@@ -1,4 +1,4 @@
-"""What a new column of an aggregate is in full: computed from the rows that the node below holds.
+"""Complete new columns of an aggregate, computed from the rows that the node below keeps.
 
 Below an aggregate of rows that are updated there is a node that holds them: the last row of each
 key, the groups of another aggregate, both sides of a join. What it has emitted, less what it has
@@ -45,7 +45,7 @@ COMPARED = (
 
 @dataclass(frozen=True)
 class _Emitted:
-    """What a node emits: columns that are held, or the reason why they can't be computed."""
+    """The output of a node: stored columns, or the reason why they can't be computed."""
 
     match: OperatorMatch
     sides: tuple[FoldSide, ...]
@@ -245,7 +245,7 @@ def _groups(node: PlanNode, match: OperatorMatch, inputs: Sequence[Relation]) ->
 def _emits(
     call: Mapping[str, Any], made: StoredColumn, indexes: Sequence[int], kept: Sequence[StateColumn]
 ) -> StoredColumn | str:
-    """Return how an aggregate emits what the columns of a call hold."""
+    """Return the way in which an aggregate emits the content of a call's columns."""
     function = function_name(call).removeprefix("$")
     if function in ("COUNT", "SUM0") or (function in ("SUM", "MIN", "MAX") and len(kept) == 1):
         if kept[0].type is None:

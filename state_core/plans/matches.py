@@ -1,4 +1,4 @@
-"""What becomes of an operator's state in a changed job: its fate, and that of each column."""
+"""The fate of an operator's state in a changed job, and of each column."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MISSED = "it is new, and old rows that are retracted, or leave its window, would
 
 
 class Fate(Enum):
-    """What becomes of an operator's state, or of a column of it, from the best to the worst."""
+    """The fates of an operator's state, or of a column of it, from the best to the worst."""
 
     KEEPS = "keeps"
     FULL = "computed in full"
@@ -172,7 +172,7 @@ class OperatorMatch:
 
     @property
     def merges(self) -> bool:
-        """Whether several old groups become one."""
+        """Return whether several old groups become one."""
         less = self.keys and self.old and len(self.keys) < len(self.old.keys)
         return bool(less and not self.sets)
 

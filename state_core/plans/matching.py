@@ -1,4 +1,4 @@
-"""Which operator of a changed job goes on from which of the old one, and what its state keeps.
+"""The assignment of a changed job's operators to those of the old job, and the state they keep.
 
 Operators of one family are paired if they have the same key, by meaning; among several, by the
 share of equal columns. Each difference is a sentence that names it: nothing is paired by

@@ -63,7 +63,7 @@ NAMES = (
 
 @dataclass(frozen=True)
 class OperatorNames:
-    """What an operator of a snapshot is called in the plan of its job.
+    """The names of an operator of a snapshot in the plan of its job.
 
     Attributes:
         label: As Flink names its node, `GroupAggregate[5]`; empty if that is another operator, too.

@@ -1,7 +1,7 @@
-"""Plans as `COMPILE PLAN` and `CompiledPlan.asJsonString` write them: nodes, and edges between.
+"""Plans as `COMPILE PLAN` and `CompiledPlan.asJsonString` write them: nodes and their edges.
 
-Ids of nodes are numbers of the JVM that compiled the plan, and no evidence of anything. An operator
-of the job has the uid `<id>_<name>`; one node may be several operators.
+The ids of nodes are counted by the JVM that compiled the plan, and have no other meaning. An
+operator of the job has the uid `<id>_<name>`; one node may be several operators.
 
 Source: `org.apache.flink.table.planner.plan.nodes.exec.serde`.
 """
@@ -34,7 +34,7 @@ _NODE_TYPE = re.compile(r"stream-exec-([a-z0-9-]+)_(\d+)")
 
 @dataclass(frozen=True)
 class Column:
-    """A field of a node's output; its type is unknown if no text says it."""
+    """A field of a node's output; its type is unknown if the plan has no text for it."""
 
     name: str
     type: LogicalType
@@ -67,12 +67,12 @@ class PlanNode:
 
     @property
     def own_uid(self) -> str:
-        """The uid that its operator has, whatever its number: of a process table function."""
+        """The operator's own uid, without the number: only process table functions have one."""
         return str(self.spec.get("uid") or "") if self.kind == "process-table-function" else ""
 
     @property
     def title(self) -> str:
-        """Flink's description, in which users recognise their query; the label without one."""
+        """Flink's description, in which users recognise their query, or the label."""
         return str(self.spec.get("description") or self.label)
 
 
@@ -84,8 +84,8 @@ class Plan:
         place: Where it was read.
         flink: The minor version of Flink that compiled it.
         nodes: The nodes by number, each after its inputs.
-        numbered: Whether the numbers are those of the job; of a plan that was compiled of the same
-            SQL they may begin elsewhere.
+        numbered: Whether the numbers are those of the job. In a plan that was compiled again from
+            the same SQL, they may begin with another number.
     """
 
     place: str
@@ -94,7 +94,7 @@ class Plan:
     numbered: bool = True
 
     def shifted(self, by: int) -> Plan:
-        """Return the plan with other numbers, which are those of a job."""
+        """Return the plan with its numbers shifted to those of a job."""
         nodes = {
             number + by: replace(node, id=number + by, inputs=tuple(i + by for i in node.inputs))
             for number, node in self.nodes.items()
@@ -103,7 +103,7 @@ class Plan:
 
 
 def read_plan(path: str | os.PathLike[str] | Plan) -> Plan:
-    """Read a compiled plan that a user names; one that was read already is returned.
+    """Read a compiled plan from a file; a `Plan` is returned as it is.
 
     Raises:
         DeclarationError: It is no plan of Flink SQL.
@@ -186,7 +186,7 @@ def _node(spec: Mapping[str, Any], inputs: Mapping[int, Sequence[int]]) -> PlanN
 
 
 def plan_type(value: Any, depth: int = 0) -> LogicalType:
-    """Return a logical type, of which a plan has text, or an object if text can't say all.
+    """Return a logical type, which a plan has as text, or as an object if text is not enough.
 
     Source: `LogicalTypeJsonSerializer`.
 

@@ -92,7 +92,7 @@ NO_INITIAL = NoInitial.NONE
 
 @dataclass(frozen=True)
 class Added:
-    """What rows add up to a column of an accumulator.
+    """A column of an accumulator to which rows add up.
 
     Attributes:
         function: `count`, `sum`, `min` or `max`.
@@ -116,7 +116,7 @@ class StateColumn:
         initial: The value that it has before the first record; `NO_INITIAL` if that is not known.
         counts: Whether it counts from the first record on, rather than hold a column of rows.
         view: The states of a data view that belong to it, as the prefix of their names.
-        of: The types of what the view holds.
+        of: The types of the view's content.
         column: What it is called in a table, as far as its name allows: `amount`, `sum_amount`.
         adds: What rows add up to it; None if more than a column of theirs does.
         unfiltered: Whether its Flink may count all rows, though it has a filter.
@@ -148,7 +148,7 @@ class StateColumn:
 
     @property
     def is_view(self) -> bool:
-        """Whether it only stands for a view, whose content is a state of its own."""
+        """Return whether it only stands for a view, whose content is a state of its own."""
         return bool(self.initial == EMPTY_VIEW)
 
 
@@ -688,7 +688,7 @@ def _over(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
 
 
 def _time_kind(read: Relation, fields: Sequence[Mapping[str, Any]]) -> str:
-    """Return which time rows are ordered by; empty if it is none."""
+    """Return the time by which rows are ordered; empty if they are not ordered by time."""
     return str(getattr(read.columns[fields[0]["index"]].type, "kind", "")) if fields else ""
 
 

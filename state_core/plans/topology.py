@@ -1,8 +1,9 @@
 """The ids of operators without uids, which Flink derives from the topology of the job.
 
-A job that runs SQL without a compiled plan has none. Its operators are those of the plan that the
-same Flink compiles of the same SQL, but for what a connector adds: how many operators a source or a
-sink is made of. A snapshot tells that: with the right numbers the ids are those that it has.
+A job that runs SQL without a compiled plan has no uids. Its operators are those of the plan that
+the same Flink version compiles from the same SQL, except that the number of operators of a source
+or a sink depends on its connector. These numbers are found by trial: with the right ones, the
+derived ids are those in the snapshot.
 
 Source: `StreamGraphHasherV2`; `StreamingJobGraphGenerator.isChainable`.
 """
@@ -24,19 +25,19 @@ SOURCE, SINK = "table-source-scan", "sink"
 MOST_OPERATORS = 4  # of a source, or a sink
 MOST_HASHES = 1 << 20  # of all shapes that are tried
 TIMESTAMPS = "timestamp-inserter"  # before a pattern in the order of event time
-# what the sources of connectors are called that name them themselves
+# the names of sources whose connectors name them
 SOURCES = {"kafka": "kafka", "upsert-kafka": "kafka"}
 # nodes whose operator has the name of another kind
 OPERATORS = {"sort-limit": "rank", "limit": "rank", "window-table-function": "window"}
-VIRTUAL = ("exchange", "union")  # nodes that are no operators
+VIRTUAL = ("exchange", "union")  # nodes without an operator
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The number of operators that each connector's sources and sinks are made of.
+    """The number of operators of the sources and sinks of each connector.
 
     Attributes:
-        counts: By node kind and connector.
+        counts: The number of operators, by node kind and connector.
     """
 
     counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -70,15 +71,16 @@ def shapes_of(plan: Plan) -> Iterator[Shape]:
 def shape_in(
     plan: Plan, ids: Collection[str], every: Collection[str] = (), keyed: Collection[str] = ()
 ) -> Shape | None:
-    """Return the shape by which a plan's operators have all ids of a snapshot; None without one.
+    """Return the shape with which a plan's operators have all ids of a snapshot; None without one.
 
-    In a chain an id tells no more than a place: another shape may put another operator there.
+    An id depends only on the position in a chain: another shape may put another operator there.
 
     Args:
         plan: The plan.
-        ids: The ids of operators with state, all of which must be there, where state may be.
-        every: Those of all operators of the snapshot: the shape that has most of them is the best.
-        keyed: Those with keyed state.
+        ids: The ids of operators with state: the plan must have all of them, at operators that may
+            have state.
+        every: The ids of all operators of the snapshot: the best shape has most of them.
+        keyed: The ids of operators with keyed state.
     """
     best: Shape | None = None
     most, wanted = -1, set(every)
@@ -108,7 +110,7 @@ def operator_ids_of(plan: Plan, shape: Shape) -> dict[tuple[int, str], str]:
     """Return the ids of a job's operators without uids, by the number of the node and a name.
 
     Args:
-        plan: The plan that Flink compiles of the job's SQL.
+        plan: The plan that Flink compiles from the job's SQL.
         shape: The operators of its connectors.
 
     Raises:
@@ -119,9 +121,9 @@ def operator_ids_of(plan: Plan, shape: Shape) -> dict[tuple[int, str], str]:
 
 
 def name_in_uid(plan: Plan, number: int, name: str, shape: Shape) -> str:
-    """Return what a job of a compiled plan calls an operator in its uid, `<number>_<name>`.
+    """Return an operator's name in the uids of a job of a compiled plan, `<number>_<name>`.
 
-    Empty if the connector alone tells that.
+    It is empty if only the connector knows the name.
 
     Args:
         plan: The plan.
@@ -149,8 +151,8 @@ class _Graph:
 
     Attributes:
         names: The node and the name of each operator.
-        inputs: The operators that each reads.
-        outputs: The operators that read each, and whether they may be chained to it.
+        inputs: The operators that each operator reads.
+        outputs: The operators that read each operator, and whether they may be chained to it.
     """
 
     def __init__(self, plan: Plan, shape: Shape) -> None:
@@ -166,7 +168,7 @@ class _Graph:
                 self._visit(number)
 
     def _visit(self, last: int) -> None:
-        """Make the operators of a node and of all that it reads, its inputs first."""
+        """Make the operators of a node and of all its inputs, inputs first."""
         stack = [last]
         while stack:
             number = stack[-1]
@@ -190,7 +192,7 @@ class _Graph:
         if node.kind == "match" and _is_by_rowtime(node, self.plan.nodes[node.inputs[0]]):
             names = [TIMESTAMPS, node.kind]
         if node.kind == "lookup-join" and node.spec.get("requireUpsertMaterialize"):
-            names = ["lookup-join-materialize"]  # behind an exchange of its own
+            names = ["lookup-join-materialize"]  # after an exchange of its own
             reads = [(index, False) for index, _ in reads]
         if node.kind == SOURCE:
             names = [f"source-{number}" for number in range(self.shape.of(node))]
@@ -218,7 +220,7 @@ class _Graph:
         while waiting:
             index = waiting.popleft()
             if any(before not in hashes for before in self.inputs[index]):
-                seen.discard(index)  # it comes again with its last input
+                seen.discard(index)  # it is visited again after its last input
                 continue
             chained = sum(chains for _, chains in self.outputs[index])
             mixed = bytearray(murmur3_128(struct.pack("<i", len(hashes)) * (1 + chained)))

@@ -1,6 +1,6 @@
-"""What Flink does by itself with a savepoint and a changed job: it goes by uids and types alone.
+"""Flink's own handling of a savepoint and a changed job: it compares only uids and types.
 
-Four of its answers are silent and wrong: state of equal types is restored whatever it means.
+Flink restores state of equal types whatever its meaning, so that some results are silently wrong.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ CONNECTORS = ("table-source-scan", "sink")
 
 @dataclass(frozen=True)
 class Unaided:
-    """What Flink does by itself with an operator.
+    """Flink's own handling of an operator.
 
     Attributes:
-        says: In a sentence.
+        says: The handling, as a sentence.
         wrong: Whether the job would run, with wrong results.
     """
 
@@ -29,7 +29,7 @@ class Unaided:
 
 
 def flink_unaided(match: PlanMatch) -> list[Unaided]:
-    """Return what Flink does by itself with each operator of a match, in order."""
+    """Return Flink's own handling of each operator of a match, in order."""
     before = {each.old.node.id: each.old for each in match.operators if each.old is not None}
     after = {each.new.node.id: each.new for each in match.operators if each.new is not None}
     return [_unaided(each, before, after) for each in match.operators]
@@ -106,7 +106,7 @@ def _same_types(old: NodeStates, new: NodeStates) -> bool:
 
 
 def _row_types(state: NodeState) -> object:
-    # what only Java knows is the same for the same function
+    # types that only Java knows are the same for the same function
     return state.form.partition(" by unique key ")[0], [
         (place, [column.type or column.text for column in row]) for place, row in state.rows.items()
     ]
@@ -124,7 +124,7 @@ def _meaning(states: NodeStates) -> object:
 
 
 def _restored(old: NodeStates, new: NodeStates) -> Unaided:
-    """Return what is wrong in state whose types are equal."""
+    """Return the handling of state whose types are equal, with its fault, if it has one."""
     before = {state.name: state for state in old.states}
     if old.reads != new.reads:
         return Unaided("restores silently state of other rows", wrong=True)

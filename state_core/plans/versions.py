@@ -1,4 +1,4 @@
-"""What a version of Flink keeps otherwise than the one before, of the same query.
+"""Differences in the state of one query between versions of Flink.
 
 Each was found by the plans that Flink 1.18 to 2.3 compile of the same queries, and by the
 savepoints of their jobs. The ids of nodes, and attributes that a version leaves out where they have

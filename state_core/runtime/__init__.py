@@ -1,4 +1,4 @@
-"""What runs jobs of process functions: their declarations, their state, their commits.
+"""The runtime of jobs of process functions: their declarations, state and commits.
 
 ===============  ======================================================================
 `declarations/`  a job's declarations of its state

@@ -142,7 +142,7 @@ def _all_lines(
         operators: The operators.
         state: Only this state.
         key_groups: Only these key groups.
-        problems: Gets what can't be read, state by state.
+        problems: Receives the unreadable parts, state by state.
     """
     for operator in operators:
         for keyed in operator.keyed_states:

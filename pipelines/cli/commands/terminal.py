@@ -45,10 +45,10 @@ class Result(Protocol):
     """The result of a command, which prints itself."""
 
     def to_json(self) -> Any:
-        """Return it as JSON can hold it."""
+        """Return the JSON form."""
 
     def lines(self) -> Iterable[str | PrintedTable]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
 
 
 class _Console(Console):

@@ -1,4 +1,4 @@
-"""`statelake ui` and `statelake mcp`: the same answers for people, and for assistants."""
+"""`statelake ui` and `statelake mcp`: the same views for people and for assistants."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from statelake.state_core.extras import require_extra
 
 
 def _shown(options: Options, *, values: bool) -> Options:
-    """Return what is shown, with the rules for masking.
+    """Return the options for keys and values, with the rules for masking read from their file.
 
     Raises:
-        UsageError: Nothing is shown that could be masked, or of which an audit could tell.
+        UsageError: A mask or an audit file is given, and no keys and values are shown.
         StateError: The rules are not valid.
     """
     try:

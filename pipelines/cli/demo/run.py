@@ -1,4 +1,4 @@
-"""The whole way on bundled savepoints: inspect, archive, query, erase, write back."""
+"""A demo on bundled savepoints: inspect, archive, query, erase, write back."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FROM kinds.name n JOIN kinds.total t USING (key) LEFT JOIN kinds.scores s USING 
 GROUP BY ALL ORDER BY total DESC LIMIT 5
 """
 TOTALS = "SELECT count(*) AS people, sum(value) AS total FROM kinds.total"
-MORE = {  # what a demo shows with an extra
+MORE = {  # the steps that a demo has with an extra
     "dagster": "Dagster archives each savepoint, and checks it, exports it and shows it in its UI",
     "spark": "Spark reads and writes the same tables, on this machine or on a cluster",
 }
@@ -57,9 +57,9 @@ def run_demo(directory: Path, home: Path | None, spark: SparkStep | None) -> Non
     """Run the demo.
 
     Args:
-        directory: Where its savepoints, its lake and its exports are to be; replaced if there.
-        home: Dagster's directory, whose UI then shows the runs; None without Dagster.
-        spark: The process of the step on Spark, which has begun; None without Spark.
+        directory: The directory of its savepoints, lake and exports; replaced if it exists.
+        home: Dagster's home directory, so that its UI shows the runs; None without Dagster.
+        spark: The running process of the step on Spark; None without Spark.
     """
     started = time.monotonic()
     for name in ("savepoints", "lake", "exports"):
@@ -100,7 +100,7 @@ def run_demo(directory: Path, home: Path | None, spark: SparkStep | None) -> Non
 def _archive(
     show: Steps, home: Path | None, savepoints: Path, lake: str
 ) -> Iterator[Callable[[str], None]]:
-    """Yield a function that archives a savepoint: through Dagster where that is installed."""
+    """Yield a function that archives a savepoint, with Dagster if it is installed."""
     if home is not None:
         from statelake.pipelines.cli.demo.dagster_step import dagster_archive  # noqa: PLC0415 - an extra
 
@@ -118,7 +118,7 @@ def _archive(
 
 
 def _ask(show: Steps, lake: str) -> None:
-    """Query and compare what was archived."""
+    """Query and compare the archived snapshots."""
     show.command("The lake now", snapshots, "--lake", lake)
     show.command("Its state is SQL", sql, "--lake", lake, "--job", JOB, "--as-of", "monday", QUERY)
     show.command("What changed from Monday to Tuesday?", diff, "--lake", lake, "--job", JOB,
@@ -126,7 +126,7 @@ def _ask(show: Steps, lake: str) -> None:
 
 
 def _erase(show: Steps, lake: str, to: str) -> None:
-    """Erase a person from all of it, and write back what is left. Nobody reads it meanwhile."""
+    """Erase a person from all snapshots, and write the result back. Nothing else reads the lake."""
     options = ("--lake", lake, "--request", REQUEST, f"--key={ERASED}")
     show.command(f"Erase one person, key {ERASED}, from every snapshot and every file",
                  erase_command, *options, "--carried", "keep", "--yes")  # fmt: skip

@@ -1,4 +1,4 @@
-"""How a demo tells what it does: headlines, and commands as one would type them."""
+"""The output of a demo: headlines, and commands as one would type them."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ class Steps:
         self.out.print(f"$ statelake {command.name} {shown}", style="dim", soft_wrap=True)
 
     def times(self) -> str:
-        """Where the time of the commands went."""
+        """Return the times of the commands as text."""
         return ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds)

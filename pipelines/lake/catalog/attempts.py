@@ -1,4 +1,4 @@
-"""Attempts: work in progress that ends with a snapshot, or leaves nothing.
+"""Attempts: work that either ends with a snapshot or leaves nothing behind.
 
 An attempt announces its work in the catalog's log before it writes its first file, and writes files
 below its own token only. Its last commit adds the snapshot and ends the attempt in one entry, and
@@ -6,9 +6,9 @@ only if the attempt is still in the log, its bases are unchanged, and no erasure
 open. So an attempt may be taken back at any time, whether its process is dead or alive: a process
 that was taken for dead can't commit any more, and its files are deleted only after that.
 
-How long to wait before another process's attempt is taken back is a separate question, on which
-safety does not depend. A process that this one can see is looked up at once. Any other is judged
-only by its sign of life: a file that a working attempt writes again and again.
+Safety does not depend on how long to wait before taking back another process's attempt. If this
+process can see the other one, it checks at once whether that is running. Otherwise it waits for a
+sign of life: a file that a running attempt rewrites again and again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from statelake.state_core.files.filesystem import Directory
 LEASE_VARIABLE = "STATELAKE_LEASE"
 LEASE_SECONDS = 60.0
 BEATS = 6
-"""Signs of life of a working attempt during one lease."""
+"""The number of signs of life that a running attempt gives during one lease."""
 
 LOG = logging.getLogger(__name__)
 
@@ -203,7 +203,7 @@ class Attempt:
         return CatalogChange(claims.with_attempt(self.token, self.claim))
 
     def _refuse_foreign(self, version: CatalogVersion) -> None:
-        """Refuse to go on if other writers have changed what this attempt requires."""
+        """Refuse to continue if other writers have changed a requirement of this attempt."""
         jobs = {self.claim.job, *(job for job, _ in self.bases)}
         for job in sorted(jobs):
             refuse_during_erasure(version.claims, job)
@@ -230,7 +230,7 @@ def _digest_at(version: CatalogVersion, job: str, snapshot_id: str) -> str:
 
 
 def refuse_during_erasure(claims: Claims, job: str, request: str | None = None) -> None:
-    """Refuse to go on while an erasure of a job has not ended, or was interrupted.
+    """Refuse to continue while an erasure of a job has not ended, or was interrupted.
 
     Args:
         claims: The claims.
@@ -291,7 +291,7 @@ def settle_attempts(
         why: The operation that they block, for messages.
 
     Raises:
-        ConflictError: One of them is at work.
+        ConflictError: One of them is running.
     """
     while attempts := blocking(lake.version()):
         dead = {token: claim for token, claim in attempts.items() if is_gone(claim.process)}
@@ -305,12 +305,12 @@ def settle_attempts(
             watch(lake.directory, processes, f"{why}: {what}")
             dead = dict(attempts)
         lake.transact(partial(_take_back, dead))
-        # nothing blocks any more: the caller decides for which jobs deletions must succeed
+        # nothing blocks now; the caller decides for which jobs deletions must succeed
         finish_deletions(lake, ())
 
 
 def watch(lake: Directory, processes: Mapping[str, Mapping[str, Any]], what: str) -> None:
-    """Wait for a lease until processes that this machine can't see have proved to be silent.
+    """Wait for a lease to find out whether processes that this machine can't see are silent.
 
     Args:
         lake: The lake's directory.
@@ -370,12 +370,12 @@ def _take_back(dead: Mapping[str, AttemptClaim], version: CatalogVersion) -> Cat
 
 
 def lease_seconds() -> float:
-    """Return after how many seconds without a sign of life others take an attempt back."""
+    """Return the seconds without a sign of life after which others take an attempt back."""
     return float(os.environ.get(LEASE_VARIABLE, LEASE_SECONDS))
 
 
 def _is_seen(process: Mapping[str, Any]) -> bool:
-    """Return whether this machine can see a process, which is not gone."""
+    """Return whether this machine can see a process that is not gone."""
     table = this_process()["processes"]
     return is_this_process(process) or bool(table and process.get("processes") == table)
 
@@ -388,7 +388,7 @@ def _sign_of_life(lake: Directory, token: str) -> bytes:
 
 
 class Heartbeat:
-    """Signs of life for those who can't see this process: advice, on which safety does not depend.
+    """Signs of life for machines that can't see this process. Safety does not depend on them.
 
     Args:
         lake: The lake's directory.

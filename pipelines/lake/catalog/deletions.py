@@ -1,15 +1,15 @@
-"""Delete files that are no longer needed: named in the log before, or found by a sweep.
+"""Delete files that are no longer needed: those listed in the log, and those that a sweep finds.
 
-A deletion lists its files in the catalog's log, so that the next writer finishes one that was
-killed. A sweep finds files that were never named: those that a task wrote after its attempt was
-taken back, or the rows of a commit that failed. It lists the files, and then reads the catalog:
-every file below a token was written after that token's attempt had begun. So a file that no
-snapshot names, of an attempt that has ended, is not needed, and never will be.
+A deletion lists its files in the catalog's log, so that the next writer finishes a deletion whose
+process was killed. A sweep finds files that no log lists: files that a task wrote after its attempt
+was taken back, and rows of a commit that failed. It lists the files first, and reads the catalog
+second: every file below a token was written after that token's attempt had begun. So a file that no
+snapshot names is not needed, now or later, if its attempt has ended.
 
-Logs are cleaned of what is before the oldest version that is needed, the oldest files first.
+Entries of a log before the oldest version that is needed are deleted, the oldest first.
 
-Only files in tables of the lake, with names as statelake or a Delta engine gives them, are deleted,
-one by one, and none that a snapshot, an open attempt or the newest version of a table has.
+Only files in tables of the lake are deleted, one by one, if their names are those that statelake or
+a Delta engine gives, and no snapshot, open attempt or newest version of a table has them.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ from statelake.state_core.files.held_directories import (
 OLD_NOTES = ("_statelake/attempts", "_statelake/erasures")
 """Directories of older versions of statelake, for claims that are now in the catalog's log."""
 
-# makers of versions that take others back, and of versions that replace a dropped snapshot
+# makers of versions that take another version back, or replace that of a dropped snapshot
 UNDO, DROP = "undo-", "drop"
 ALIVE = "_statelake/alive"
 LOG = logging.getLogger(__name__)
@@ -126,12 +126,12 @@ class _Looks:
         return version, self._records
 
     def follow(self, work: Callable[[CatalogVersion, list[SnapshotRecord]], Result]) -> Result:
-        """Do work that depends on the newest records; again, if others have changed them meanwhile.
+        """Do work that depends on the newest records, and repeat it if others have changed them.
 
-        It may fail because an erasure deletes the files that it has exchanged.
+        The work may fail because an erasure deletes files whose records it has exchanged.
 
         Raises:
-            StateError: It failed, and the catalog has not changed.
+            StateError: The work failed, and the catalog has not changed.
         """
         while True:
             version, records = self.newest()
@@ -145,12 +145,12 @@ class _Looks:
 def finish_deletions(lake: Catalog, jobs: Collection[str] | None = None) -> Freed:
     """Carry out the deletions in the catalog's log, and remove them from it.
 
-    One that fails does not stop the others, and is left to the next writer.
+    A deletion that fails does not stop the others, and is left to the next writer.
 
     Args:
         lake: The lake.
-        jobs: The jobs whose deletions must succeed, by default all; a failure of another job's is
-            only logged.
+        jobs: The jobs whose deletions must succeed, by default all; failures of other jobs are only
+            logged.
 
     Raises:
         DamagedLakeError: A row or a table of one of these jobs is invalid, so that the files that
@@ -164,7 +164,7 @@ def finish_deletions(lake: Catalog, jobs: Collection[str] | None = None) -> Free
         try:
             freed += carry_out(lake, claim)
             lake.transact(partial(_without, token))
-        except StateError as error:  # noqa: PERF203 - each has its own
+        except StateError as error:  # noqa: PERF203 - others go on
             if jobs is None or claim.job in jobs:
                 failed = failed or error
             else:
@@ -193,7 +193,8 @@ def carry_out(lake: Catalog, claim: DeletionClaim) -> Freed:
             if (size := _size_of(table, name)) is not None
         }
         if path in claim.tables and claim.tokens:
-            # list the whole table: the directory of a token may be a link, and links are not listed
+            # list the complete table: the directory of a token may be a link, and links are not
+            # listed
             present = table.directory.files_below(DATA_DIRECTORY)
             sizes |= {name: size for name, size in present if token_of(name) in claim.tokens}
             if not sizes and table.open() is None:
@@ -213,10 +214,10 @@ def carry_out(lake: Catalog, claim: DeletionClaim) -> Freed:
 def log_cuts(
     lake: Catalog, version: CatalogVersion, records: Iterable[SnapshotRecord], paths: Iterable[str]
 ) -> dict[str, int]:
-    """Return the tables whose logs are longer than is needed, and from which version they are.
+    """Return the tables whose logs are longer than needed, with the oldest version that is needed.
 
-    A log is needed from the oldest version that a snapshot names; and all of it while an attempt
-    writes to the table, which might name the version that it has found.
+    A log is needed from the oldest version that a snapshot names. While an attempt writes to the
+    table, all of it is needed, as the attempt may name the version that it began with.
 
     Args:
         lake: The lake.
@@ -247,15 +248,15 @@ def _clean_log(
     old = log_files_before(names, cut)
     if not old or min(named, default=cut) < cut or checkpoint_name(cut) not in names:
         return Freed()
-    table.require(cut)  # the checkpoint is whole
+    table.require(cut)  # the checkpoint is complete
     paths = [f"{LOG_DIRECTORY}/{name}" for name in old]
     return _delete(table, {path: _size_of(table, path) or 0 for path in paths})
 
 
 def sweep_catalog(lake: Catalog, *, dry_run: bool = False) -> Freed:
-    """Delete entries of the catalog's log that nobody reads, and rows that only they named.
+    """Delete entries of the catalog's log that nobody reads, and the files that only these name.
 
-    Those before the last but one checkpoint: nothing depends on older versions of the catalog.
+    These are the entries before the last but one checkpoint: nothing reads older versions.
 
     Args:
         lake: The lake.
@@ -268,7 +269,7 @@ def sweep_catalog(lake: Catalog, *, dry_run: bool = False) -> Freed:
     if cut is None:
         return Freed()
     try:
-        # also of the newest: another engine may have restored what an older one had
+        # the newest version, too: another engine may have restored files of an older one
         named = {
             unquote(path)
             for version in (cut, None)
@@ -289,7 +290,7 @@ def sweep_catalog(lake: Catalog, *, dry_run: bool = False) -> Freed:
 
 
 def _size_of(table: StateTable, name: str) -> int | None:
-    """Return the bytes of a file; None if it does not exist, or is a link, which is left alone.
+    """Return the size of a file; None if it does not exist, or is a link, which is not followed.
 
     Raises:
         UnsafePathError: A directory is a link.
@@ -297,7 +298,7 @@ def _size_of(table: StateTable, name: str) -> int | None:
     try:
         return table.directory.size(name) if table.directory.is_file(name) else None
     except UnsafePathError as error:
-        table.directory.files_below(posixpath.dirname(name))  # refused if that is the link
+        table.directory.files_below(posixpath.dirname(name))  # raises if the directory is the link
         LOG.warning("left alone: %s", error)
         return None
 
@@ -338,7 +339,7 @@ def _delete(table: StateTable, files: Mapping[str, int]) -> Freed:
 
 
 def named_files(records: Iterable[SnapshotRecord], path: str) -> set[str]:
-    """Return the files of a table that some snapshots have."""
+    """Return the files of a table that the records name."""
     return {
         file.path
         for record in records
@@ -353,8 +354,8 @@ def _take_back(
 ) -> None:
     """Restore a table's former content if its newest version is an attempt's.
 
-    That is the newest version that a snapshot has or that another engine made: versions of other
-    attempts may be taken back, too.
+    The former content is that of the newest version that a snapshot has or another engine made:
+    versions of other attempts may be taken back, too.
     """
     latest = table.open()
     registered = {
@@ -377,10 +378,10 @@ def _take_back(
 def _show_newest(
     table: StateTable, forced: bool, version: CatalogVersion, records: list[SnapshotRecord]
 ) -> DeltaTable | None:
-    """Make a table that shows a dropped snapshot show the newest one, and return the table.
+    """Replace the content of a table of a dropped snapshot by the newest one's; return the table.
 
-    Edits that are not committed stay, unless `forced`: then the table is known to show the dropped
-    snapshot.
+    Edits that are not committed stay, unless `forced`: then the content is known to be that of the
+    dropped snapshot.
     """
     latest = table.open()
     if latest is None:
@@ -410,7 +411,7 @@ def sweep_tables(
 
     Args:
         lake: The lake.
-        job: The job; None if it is not known, since the name of a folder does not prove it.
+        job: The job; None if it is not known, since a folder's name does not prove the job.
         paths: Its tables.
         dry_run: Only count them.
 
@@ -470,8 +471,8 @@ def sweep_unmanaged(
 
     Args:
         lake: The lake.
-        names: Delete only these, and those that some attempts wrote; all by default.
-        tokens: The tokens of these attempts.
+        names: Delete only these files, and those of the attempts of `tokens`; by default all.
+        tokens: The tokens of attempts that were taken back.
         dry_run: Only count them.
     """
     present = [
@@ -502,11 +503,11 @@ def sweep_unmanaged(
 
 
 def sweep_rows(lake: Catalog, path: str, *, dry_run: bool = False) -> Freed:
-    """Delete files that failed commits of a table of rows left, and no version ever named.
+    """Delete files of failed commits of a table of rows, which no version names.
 
-    The name of such a file says which version may name it. If that is the next one, an entry that
-    changes nothing is written first: a writer that was about to commit there computes its change
-    again.
+    The name of such a file has the version that may name it. If that is the next version, an entry
+    that changes nothing is written first, so that a writer of that version has to compute its
+    change again.
 
     Args:
         lake: The lake.
@@ -525,7 +526,7 @@ def sweep_rows(lake: Catalog, path: str, *, dry_run: bool = False) -> Freed:
     for name, size in present:
         version = version_in(name) or 0
         if version > log.version() and not dry_run:
-            with suppress(CommitFailedError):  # then another writer's entry is there
+            with suppress(CommitFailedError):  # then another writer's entry has that version
                 properties = CommitProperties()
                 columns, partition = pa.schema(log.schema().to_arrow()), _partition_of(log)
                 DeltaCommit(table.directory, columns, partition, properties).write(log)
@@ -557,7 +558,7 @@ def sweep_parts(lake: Catalog, folders: Iterable[str], *, dry_run: bool = False)
 
     Args:
         lake: The lake.
-        folders: The folders to search, with all below them; the whole lake if one is empty.
+        folders: The folders to search, with all folders below; the complete lake if one is empty.
         dry_run: Only count them.
     """
     running = _running(lake.version()) if lake.exists() else set()
@@ -596,11 +597,11 @@ def sweep_signs(lake: Catalog, *, dry_run: bool = False) -> Freed:
 def sweep_runs(lake: Catalog, job: str, *, dry_run: bool = False) -> Freed:
     """Delete the files of a job's finished runs whose snapshots were dropped.
 
-    No run can begin with these; the files that describe the runs stay.
+    No run can begin with their state. The files that describe the runs stay.
 
     Args:
         lake: The lake.
-        job: The job, as its directory of runs is called.
+        job: The name of the job's directory of runs.
         dry_run: Only count them.
     """
     runs = f"{job}/{RUNS}"

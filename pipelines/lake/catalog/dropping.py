@@ -83,7 +83,7 @@ class DropPlan(Printed):
     held: list[str]
 
     def lines(self) -> Iterator[str]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         if self.going:
             yield (
                 f"nothing was dropped: --yes drops {', '.join(self.going)}, and frees about"
@@ -112,7 +112,7 @@ class DropResult(Printed):
     held: list[str] = field(default_factory=list)
 
     def lines(self) -> Iterator[str]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         yield (
             f"dropped {', '.join(self.dropped) or 'nothing'}: {bytes_text(self.freed_bytes)} freed"
             f" in {self.files} files; {_kept_text(self)}"

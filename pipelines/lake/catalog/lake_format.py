@@ -119,7 +119,7 @@ class LakeUpgrade(Printed):
     upgraded: bool = False
 
     def lines(self) -> Iterator[str]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         if self.before == self.after:
             yield f"nothing to do: the lake is of format {self.after}"
             return

@@ -72,7 +72,7 @@ def check_edited_sources(lake: str, before: SnapshotRecord, after: SnapshotRecor
         after: The snapshot after that, perhaps with other uids.
 
     Raises:
-        EncodeError: A partition would be read twice, or by nobody.
+        EncodeError: A partition would be read twice, or not at all.
         LakeError: A table, or the carried `_metadata`, can't be read.
     """
     had, has = (_source_tables(record) for record in (before, after))

@@ -2,11 +2,11 @@
 
 A policy is written as `30d all, 1y daily, forever monthly`: all snapshots of the last 30 days, the
 newest of each day of the last year, and the newest of each month before. A number without a unit
-counts snapshots: `30 all, 90 daily` are the newest 30, and the newest of each of 90 days that have
-one. A snapshot stays if any part keeps it.
+counts snapshots: `30 all, 90 daily` keeps the newest 30, and the newest of each of the last 90 days
+with a snapshot. A snapshot stays if any part keeps it.
 
-The newest always stays, as do snapshots with a hold and snapshots derived from others (migrated,
-edited), which only an explicit drop deletes.
+The newest snapshot always stays. So do snapshots with a hold, and snapshots derived from others
+(migrated, edited), which only an explicit drop deletes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.errors import DeclarationError
 from statelake.state_core.printable import Printed, Table
 
-# periods, of each of which the newest snapshot stays
+# the newest snapshot of each of these periods stays
 _PERIODS: dict[str, Callable[[datetime], tuple[int, ...]]] = {
     "hourly": lambda taken: (taken.toordinal(), taken.hour),
     "daily": lambda taken: (taken.toordinal(),),
@@ -54,7 +54,7 @@ class RetentionRule:
     age: timedelta | None = None
 
     def kept(self, summaries: Iterable[SnapshotRecord], at: datetime) -> set[str]:
-        """Return the ids of the kept snapshots, of summaries from the oldest to the newest."""
+        """Return the ids of the snapshots to keep; summaries are from the oldest to the newest."""
         young = [
             summary
             for summary in summaries
@@ -84,7 +84,7 @@ class Policy:
         """Parse a policy, for example `30d all, 1y daily, forever monthly`.
 
         Raises:
-            DeclarationError: The text is no retention policy.
+            DeclarationError: The text is not a retention policy.
         """
         return cls(tuple(_parsed(part.strip()) for part in text.split(",")))
 
@@ -102,7 +102,7 @@ class RetentionPlan(Printed):
         job: The job.
         snapshots: All its snapshots, the oldest first.
         reasons: By the id of each kept snapshot, the reason.
-        frees: Bytes of the files that only dropped snapshots need.
+        frees: The bytes of files that only dropped snapshots need.
     """
 
     job: str
@@ -120,7 +120,7 @@ class RetentionPlan(Printed):
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the JSON form."""
         snapshots = [
             {"snapshot": each.snapshot_id, "taken_at": each.taken_at, "origin": each.origin,
              "stays": each.snapshot_id in self.reasons,
@@ -130,7 +130,7 @@ class RetentionPlan(Printed):
         return {"snapshots": snapshots, "going": self.going, "frees": self.frees}
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         rows = [
             (each.snapshot_id, f"{each.taken_at:%Y-%m-%d %H:%M}",
              "stays" if each.snapshot_id in self.reasons else "goes",
@@ -152,7 +152,7 @@ def reasons_to_stay(
         at: The time at which ages are measured.
     """
     listed = list(summaries)
-    # in the order of the catalog's log: clocks decide no order
+    # in the order of the catalog's log, not of clocks
     imported = [summary for summary in listed if summary.origin == "import"]
     reasons: dict[str, list[str]] = {}
     for summary in listed:
@@ -195,7 +195,7 @@ def prune(lake: Catalog, job: str, policy: Policy) -> DropResult | None:
     Raises:
         NotALakeError: There is no lake.
         DamagedLakeError: A row of the job is not valid.
-        HeldError: One of them has got a hold meanwhile; nothing is dropped.
+        HeldError: A snapshot to drop has a hold since the plan was made; nothing is dropped.
     """
     summaries, bad = lake.listed(job)
     if bad:

@@ -69,7 +69,7 @@ class _Lock(msgspec.Struct):
 
 
 class Offset(TypedDict, total=False):
-    """How far a source was read: a table's version, or the bytes of each file."""
+    """The position up to which a source was read: a table's version, or the bytes of each file."""
 
     version: _Count
     files: dict[str, _Count]

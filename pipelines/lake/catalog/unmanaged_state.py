@@ -1,9 +1,9 @@
 """Unmanaged state: the parts of a snapshot without tables, kept as bytes so that nothing is lost.
 
-Raw state, coordinator state, master states and in-flight buffers are opaque, and so is an
-operator's keyed state of the heap backend in which not all entries are found. Their handles stay in
-a `_metadata` without the rest, which is kept in the catalog; their files are kept in the lake once
-each, named by their digest. The digest distinguishes them from any other files.
+Raw state, coordinator state, master states and in-flight buffers are opaque, and so is keyed state
+of the heap backend if not all of its entries can be located. The catalog keeps a `_metadata` with
+only their handles. The lake keeps each file once, named by its digest, which distinguishes it from
+all other files.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def carry_state(
 
 
 def without_tables(metadata: CheckpointMetadata, keyed: Collection[str] = ()) -> CheckpointMetadata:
-    """Return the same `_metadata` without the managed handles, whose state has tables.
+    """Return the same `_metadata` without the handles of managed state, which has tables.
 
     Args:
         metadata: The `_metadata`.
@@ -170,7 +170,7 @@ def _contradiction(metadata: CheckpointMetadata, record: SnapshotRecord) -> str:
 
 
 def without_unnamed(record: SnapshotRecord) -> SnapshotRecord:
-    """Return a snapshot without those carried files that only dropped operators had."""
+    """Return a snapshot without the carried files that only dropped operators had."""
     if not record.carried:
         return record
     named = named_files(read_metadata(record.metadata, "carried _metadata"))
@@ -180,8 +180,8 @@ def without_unnamed(record: SnapshotRecord) -> SnapshotRecord:
 def parts_without_tables(record: SnapshotRecord) -> dict[tuple[str, str], tuple[int, str]]:
     """Return the size and the digest of each part of a snapshot's unmanaged state.
 
-    Its place is an operator's id and `coordinator`, `raw`, `in flight` or `KEYED`; `master` is of
-    no operator. Digests are of bytes and of their subtasks, not of names of files.
+    The keys are an operator's id and `coordinator`, `raw`, `in flight` or `KEYED`; for `master` the
+    id is empty. Digests are of the bytes and their subtasks, not of file names.
 
     Raises:
         DamagedLakeError: The snapshot's row contradicts itself.
@@ -260,8 +260,7 @@ def keyed_kept_as_bytes(record: SnapshotRecord, wanted: str | None = None) -> di
 
     Args:
         record: The snapshot.
-        wanted: Only operators that may be meant by that uid, name, node or id; an id may be
-            shortened.
+        wanted: Only operators with that uid, name, node or id; the id may be abbreviated.
 
     Raises:
         DamagedLakeError: The snapshot's row contradicts itself.
@@ -277,7 +276,7 @@ def keyed_kept_as_bytes(record: SnapshotRecord, wanted: str | None = None) -> di
 
 
 def problems_kept_as_bytes(record: SnapshotRecord, wanted: str | None = None) -> list[str]:
-    """Return of which operators' keyed state nobody finds the entries; arguments as above."""
+    """Return a message for each operator of `keyed_kept_as_bytes`; arguments as there."""
     return [
         f"operator {label}: {KEYED}, which are not read; see `import` for the reason"
         for label in keyed_kept_as_bytes(record, wanted)
@@ -285,7 +284,7 @@ def problems_kept_as_bytes(record: SnapshotRecord, wanted: str | None = None) ->
 
 
 def refuse_kept_as_bytes(record: SnapshotRecord, wanted: str) -> None:
-    """Refuse a change of keyed state that is kept as bytes, where no table of that name is found.
+    """Refuse a change of keyed state that is kept as bytes, and so has no table.
 
     Args:
         record: The snapshot.
@@ -310,7 +309,7 @@ def refuse_kept_as_bytes(record: SnapshotRecord, wanted: str) -> None:
 
 
 def _all_names(record: SnapshotRecord) -> Iterator[tuple[OperatorMetadata, str, set[str]]]:
-    """Yield the operators with unmanaged state, what each is called, and all of its names."""
+    """Yield the operators with unmanaged state, each with its label and all of its names."""
     recorded = {operator.operator_id: operator for operator in record.operators}
     for operator in unmanaged_metadata(record).operators:
         known = recorded.get(operator.operator_id)
@@ -343,7 +342,7 @@ def blocks_of(carried: str, lake: Directory) -> Iterator[bytes]:
 
     Raises:
         MissingFileError: The file does not exist.
-        DamagedLakeError: The bytes differ from the name's digest, which is known only at the end.
+        DamagedLakeError: The bytes do not have the digest in the name; raised after the last block.
     """
     path, digest = f"{UNMANAGED_DIRECTORY}/{carried}", hashlib.sha256()
     for block in _blocks(lake.source(path)):

@@ -211,7 +211,7 @@ def resolve_changes(
 
 
 def _without_switch(change: Change, switches: Mapping[tuple[str, str], bool]) -> Change:
-    """Return a change that is not held to the old TTL, if a switch makes it what the file says."""
+    """Return a change without a check of the old TTL, if a switch sets the TTL of the file."""
     if isinstance(change, TtlChange) or "ttl" not in change.held:
         return change
     if switches.get((change.operator, change.state)) is not change.held["ttl"]:
@@ -227,7 +227,7 @@ def _values_of(state: AnyState) -> TypeSerializer:
 
 
 def _refuse_losses(change: ValueChange, name: str, result: Compatibility, old: pa.DataType) -> None:
-    """Refuse a change that loses a field of the old type which nobody has named.
+    """Refuse a change that loses a field of the old type that no change names.
 
     A field that an expression names, by its column, is not lost, nor is one below a value that has
     an expression.

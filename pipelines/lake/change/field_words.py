@@ -164,7 +164,7 @@ class _Draft:
 
     @property
     def is_from_file(self) -> bool:
-        """Whether a file gives the type."""
+        """Return whether a file gives the type."""
         return self.change_of.spec is not None
 
     def result(self) -> ValueChange:

@@ -136,7 +136,7 @@ class Upgraded:
 
 @dataclass(frozen=True)
 class NewTypes:
-    """What is known of the types of the new job.
+    """The known types of the new job.
 
     Attributes:
         collections: Types of collections, by `OPERATOR/STATE.PATH`, such as `List<String>`.

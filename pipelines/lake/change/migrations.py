@@ -58,7 +58,7 @@ DRY_RUN = "a dry run: nothing was changed"
 
 @dataclass(frozen=True)
 class StatePlan:
-    """What a migration would do with one state.
+    """The effect of a migration on one state.
 
     Attributes:
         state: The state, `operator/state`.
@@ -98,7 +98,7 @@ class Outcome:
 
     @property
     def failed(self) -> bool:
-        """Whether the snapshot was not migrated, or could not be."""
+        """Return whether the snapshot was not migrated, or could not be."""
         return self.outcome in ("failed", "incompatible", "unknown")
 
 
@@ -118,15 +118,15 @@ class Migrations(Printed):
 
     @property
     def failed(self) -> bool:
-        """Whether one of them failed."""
+        """Return whether one of them failed."""
         return any(outcome.failed for outcome in self.outcomes)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return it as JSON can hold it."""
+        """Return the JSON form."""
         return [asdict(outcome) for outcome in self.outcomes]
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         rows = [(o.snapshot, o.made, o.outcome, f"{o.entries:,}", o.why) for o in self.outcomes]
         columns = ("<snapshot", "<made", "<outcome", ">values", "<why")
         title = f"{', '.join(self.states)} of {len(self.outcomes)} snapshots"
@@ -362,16 +362,16 @@ class UpgradeOutcome(Printed):
 
     @property
     def complete(self) -> bool:
-        """Whether Flink 2 restores all states afterwards."""
+        """Return whether Flink 2 restores all states afterwards."""
         return all(state.left in ("", LATER) for state in self.states)
 
     @property
     def restorable(self) -> bool:
-        """Whether Flink 2 restores all states already."""
+        """Return whether Flink 2 restores all states already."""
         return all(state.left == LATER for state in self.states)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the JSON form."""
         states = [
             {
                 "operator": state.operator, "state": state.state, "entries": state.entries,
@@ -382,7 +382,7 @@ class UpgradeOutcome(Printed):
         return {"snapshot": self.snapshot, "made": self.made, "states": states}
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         if self.before and not self.states:
             yield f"{self.made} is there already: {self.snapshot} was upgraded before"
             return

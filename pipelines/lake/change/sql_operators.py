@@ -1,4 +1,4 @@
-"""Which operators of a snapshot are which nodes of a plan of Flink SQL, and what ids they get.
+"""The assignment of a snapshot's operators to nodes of a plan of Flink SQL, and their new ids.
 
 A job that runs a compiled plan has uids with the numbers of its nodes; of one that runs without it
 ids follow from the topology.

@@ -1,9 +1,10 @@
-"""Upgrades of Flink SQL jobs: a snapshot from which a job of a changed query goes on.
+"""Upgrades of Flink SQL jobs: a snapshot from which a job of a changed query continues.
 
-Two compiled plans are matched by meaning, and held to the snapshot: its operators must be the old
-plan's, their states of the types that it predicts. Then each state whose rows change is rewritten,
-column by column; operators get the uids of the new plan. What was not matched is left out. Where
-the columns of a key have another order, or wider types, entries and timers go to other key groups.
+Two compiled plans are matched by meaning, and checked against the snapshot: its operators must be
+those of the old plan, and their states of the predicted types. Then each state whose rows change is
+rewritten, column by column; operators get the uids of the new plan. Operators and states without a
+match are left out. Where the columns of a key have another order, or wider types, entries and
+timers go to other key groups.
 """
 
 from __future__ import annotations
@@ -150,23 +151,23 @@ from statelake.state_core.serializers.sql.types.logical_type_streams import Writ
 from statelake.state_core.serializers.sql.types.logical_types import RawType
 
 ACCUMULATORS = "accState"
-NEW = "(new)"  # what a state is called beside one of its name that is there, and gets another
+NEW = "(new)"  # for a new state, while another has its name
 _LIKE = "name a savepoint of the new job, --like, also one without data"
-NoUids: TypeAlias = bool | Literal["old"]  # of the old job alone, or of both
+NoUids: TypeAlias = bool | Literal["old"]  # of no job, of both, or of the old one
 OLD: Literal["old"] = "old"
 
 
 @dataclass(frozen=True)
 class StateUpgrade:
-    """What becomes of a state in a snapshot.
+    """The upgrade of a state in a snapshot.
 
     Attributes:
         state: Its name.
         name: Its name in the new job.
         meta_info: The meta info of its rows in the new job, with the old name and time to live.
-        parts: What becomes of its rows; empty if they stay.
+        parts: The changes of its rows; empty if they stay.
         merged: How values of keys that become equal are merged, as for `Select`.
-        ttl: Whether time to live is switched on or off; None if it stays.
+        ttl: Whether time to live is switched on (True) or off (False); None if it stays.
         names: The names that the new plan gives to the fields of its rows.
     """
 
@@ -176,27 +177,28 @@ class StateUpgrade:
     parts: Mapping[ValuePlace, NewPart] = field(default_factory=dict)
     merged: tuple[str, ...] | None = None
     ttl: bool | None = None
-    names: RowNames = field(default=NO_NAMES, repr=False)  # which are in no digest
+    names: RowNames = field(default=NO_NAMES, repr=False)  # not a part of the digest
 
     @property
     def has_new_rows(self) -> bool:
-        """Whether its rows get other columns."""
+        """Return whether its rows get other columns."""
         return any(isinstance(part, tuple) for part in self.parts.values())
 
 
 @dataclass(frozen=True)
 class OperatorUpgrade:
-    """What becomes of an operator with state.
+    """The upgrade of an operator with state.
 
     Attributes:
         match: The operators in both plans.
-        operators: The operators of the snapshot that the old node is, with what they become.
-        states: The states that go on; others of these operators are left out.
-        keys: The key serializers of operators whose keys have other types, or another order.
+        operators: The operators of the snapshot that belong to the old node, with their new
+            identities.
+        states: The states that are kept; others of these operators are left out.
+        keys: The new key serializers, by operator id, of keys with other types or another order.
         entries: The entries of the old operator.
-        fate: What becomes of its state, held to the snapshot.
+        fate: The fate of its state, checked against the snapshot.
         why: Reasons, each a sentence.
-        folds: What is computed in full, by the id of the operator.
+        folds: The columns that are computed from other rows, by the id of the operator.
     """
 
     match: OperatorMatch
@@ -210,19 +212,19 @@ class OperatorUpgrade:
 
     @property
     def worst(self) -> Fate:
-        """The worst of its fate and those of its columns."""
+        """Return the worst of its fate and those of its columns."""
         return worst([self.fate, self.match.worst])
 
 
 @dataclass(frozen=True)
 class SqlUpgradePlan:
-    """What becomes of every operator with state of a snapshot of a Flink SQL job."""
+    """The upgrades of all operators with state of a snapshot of a Flink SQL job."""
 
     plans: PlanMatch
     operators: tuple[OperatorUpgrade, ...]
 
     def digest(self) -> str:
-        """Return the digest of what becomes of each operator and state that goes on."""
+        """Return the digest of the upgrades of all operators and states that are kept."""
         digest = hashlib.sha256()
         for each in self.operators:
             digest.update(
@@ -246,17 +248,17 @@ def plan_sql_upgrade(
     *,
     no_uids: NoUids = False,
 ) -> SqlUpgradePlan:
-    """Hold a match of two plans to a snapshot.
+    """Check a match of two plans against a snapshot, and return the upgrade.
 
     Args:
         record: The snapshot.
         match: The match of the old job's plan and the new one's.
-        like: A snapshot of the new job, whose types are taken; None without one.
+        like: A snapshot of the new job, for its types; None without one.
         no_uids: Whether both jobs run without a compiled plan, so that their operators have no
-            uids; `old` if the old one alone does.
+            uids; `old` if only the old job does.
 
     Raises:
-        EncodeError: `no_uids` is another word.
+        EncodeError: `no_uids` has another value.
         IncompatibleError: The snapshot is not of the old plan.
     """
     if no_uids not in (False, True, OLD):
@@ -287,7 +289,7 @@ def _operator_upgrade(
     names = {} if old is None else named.old.get(old.node.id, {})
     records = [each for each in record.operators if each.operator_id in names]
     entries = sum(state.entries for each in records for state in each.all_states if _is_kept(state))
-    # of bytes nobody knows the entries, and they are state all the same
+    # keyed state that is kept as bytes has no entries, but is state, too
     kept = {each: Identity(each) for each in names if each in as_bytes}
     if old is None or new is None:
         fate = Fate.LOST if kept else _new_fate(match, names, records)
@@ -333,7 +335,7 @@ def _operator_upgrade(
                     if source is not None:
                         folds[operator.operator_id] = _fold_upgrade(source, match, upgrade)
             except StateError as error:
-                # types of what misses rows are not asked for
+                # no reason is needed if rows are missing anyway
                 name = state_title(repr(state.name), view_names(old, state.name).alias)
                 because = f"its state {name}: {str(error).removeprefix(': ')}"
                 worse(Fate.UNKNOWN, "" if match.misses else because)
@@ -348,7 +350,7 @@ def _without_tables(
     records: Sequence[OperatorRecord],
     as_bytes: AbstractSet[str],
 ) -> tuple[Fate, str]:
-    """Return what becomes of keyed state that has no tables, and the reason, if there is one."""
+    """Return the fate of keyed state without tables, and the reason, if there is one."""
     assert match.old is not None  # noqa: S101 - by the caller
     if as_bytes.isdisjoint(ids):
         missing = not records and match.old.states
@@ -359,7 +361,7 @@ def _without_tables(
 
 
 def _stays(match: OperatorMatch) -> bool:
-    """Return whether nothing of an operator's keys, states and time to live is another."""
+    """Return whether an operator's keys, states and times to live are unchanged."""
     assert match.new is not None and match.old is not None  # noqa: S101, PT018 - by the caller
     return (
         not match.keys
@@ -374,7 +376,7 @@ def _stays(match: OperatorMatch) -> bool:
 def _identities(
     named: Named, names: Mapping[str, str], old: PlanNode, new: PlanNode
 ) -> dict[str, Identity]:
-    """Return the identities in the new job of a node's operators, as far as they are known."""
+    """Return the new identities of a node's operators, by their old ids, as far as known."""
     identities = {
         operator_id: named.identity(new, new.kind if name == old.kind else name)
         for operator_id, name in names.items()
@@ -385,7 +387,7 @@ def _identities(
 def _new_fate(
     match: OperatorMatch, names: Mapping[str, str], records: Sequence[OperatorRecord]
 ) -> Fate:
-    """Return what becomes of an operator that only one of both jobs has."""
+    """Return the fate of an operator that only one of the two jobs has."""
     if match.old is not None and match.fate is Fate.KEEPS and records:
         return Fate.LOST
     if match.old is not None and not records and match.fate is Fate.LOST and not names:
@@ -396,10 +398,10 @@ def _new_fate(
 def _holding(
     record: SnapshotRecord, named: Named, fold: Fold, operator: OperatorRecord
 ) -> OperatorRecord | None:
-    """Return the operator whose rows are added up; None if there are neither these nor groups.
+    """Return the operator whose rows are added up; None if neither it nor the aggregate has rows.
 
     Raises:
-        IncompatibleError: What it holds is not all that the aggregate has counted.
+        IncompatibleError: Its rows are not all the rows that the aggregate has counted.
     """
     for carried in unmanaged_metadata(record).operators:
         if any(part.inputs or part.outputs for part in (carried.subtasks or {}).values()):
@@ -425,10 +427,10 @@ def _holding(
 def _fold_upgrade(
     source: OperatorRecord, match: OperatorMatch, upgrade: StateUpgrade
 ) -> FoldUpgrade:
-    """Return what of an aggregate's rows is computed from those that another operator holds.
+    """Return the columns of an aggregate to compute from the rows of another operator.
 
     Raises:
-        IncompatibleError: The aggregate has a time to live, or has no view of another form.
+        IncompatibleError: The aggregate has a time to live, or views of asynchronous state.
     """
     assert match.fold is not None and match.new is not None  # noqa: S101, PT018 - by the caller
     info = parse_state_meta_info(upgrade.meta_info)
@@ -458,9 +460,9 @@ def _fold_upgrade(
 
 
 def _new_key(written: bytes, match: OperatorMatch) -> bytes | None:
-    """Return the key serializer for keys that move, or have other types of the same bytes.
+    """Return the new key serializer if keys move, or have other types with the same bytes.
 
-    None if neither is the case.
+    Return None if the keys do not change.
 
     Raises:
         IncompatibleError: The snapshot's keys are not those of the old plan.
@@ -493,7 +495,7 @@ def _state_upgrade(
     like: Mapping[str, Operator],
     flink: tuple[int, int],
 ) -> StateUpgrade | None:
-    """Return what becomes of a state of a matched operator; None if it is left out."""
+    """Return the upgrade of a state of a matched operator; None if it is left out."""
     new = match.new
     assert new is not None and match.old is not None  # noqa: S101, PT018 - by the caller
     matched = next((each for each in match.states if each.old.name == state.name), None)
@@ -544,36 +546,36 @@ def _state_upgrade(
         else:
             after = with_value_bytes(after, with_row(value_type(after), row))
     parts = {place: tuple(map(_new_column, matches)) for place, matches in matched.columns.items()}
-    if set(parts) == {ValuePlace.USER_KEY}:  # rows that are left alike are one
+    if set(parts) == {ValuePlace.USER_KEY}:  # equal rows are merged
         merged = COUNTS
     return StateUpgrade(state.name, matched.new.name, after, parts, merged, ttl, names)
 
 
 def _new_column(match: ColumnMatch) -> NewColumn:
-    """Return what a column of a row becomes."""
+    """Return the new column of a row for a match of columns."""
     initial = None if match.column.initial is NO_INITIAL else match.column.initial
     old, counted = (-1 if each is None else each for each in (match.old, match.counted))
     return NewColumn(old, initial, match.filled, counted)
 
 
 def _key_columns(match: OperatorMatch) -> tuple[NewColumn, ...]:
-    """Return what the columns of a key that moves become."""
+    """Return the new columns of a key that moves."""
     number = match.old.keys.index(SET_NUMBER) if match.sets and match.old is not None else None
     numbers = tuple(match.sets.items())
     return tuple(NewColumn(at, values=numbers if at == number else ()) for at in match.keys)
 
 
 def _switched(meta_info: bytes, new: NodeStates, index: int) -> bool | None:
-    """Return whether time to live is switched on or off; None if it stays."""
+    """Return True or False if time to live is switched on or off; None if it stays."""
     wanted = new.has_ttl(index)
     return None if wanted == has_ttl(parse_state_meta_info(meta_info)) else wanted
 
 
 def _moved_bits(state: StateRecord, view: ColumnMatch | None) -> Bits | None:
-    """Return what becomes of the bits of a set of distinct values; None if they stay.
+    """Return the new bits of a set of distinct values; None if they stay.
 
     Raises:
-        IncompatibleError: It holds no number for each value.
+        IncompatibleError: The values of the state are not numbers.
     """
     if view is None or all(bits == (at,) for at, bits in enumerate(view.bits)):
         return None
@@ -585,7 +587,7 @@ def _moved_bits(state: StateRecord, view: ColumnMatch | None) -> Bits | None:
 def _view_name(name: str, match: OperatorMatch) -> tuple[str | None, ColumnMatch | None]:
     """Return the new name of a data view's state, None if its call is gone; and its column.
 
-    A state of the operator that is no view, such as a counter of its own, stays.
+    A state of the operator that is not a view, such as a counter of its own, keeps its name.
     """
     assert match.old is not None  # noqa: S101 - by the caller
     olds = [column for kept in match.old.states for row in kept.rows.values() for column in row]
@@ -639,7 +641,7 @@ def _new_row(
 
 
 def _meta_info_like(like: Mapping[str, Operator], operator_id: str, name: str) -> bytes | None:
-    """Return the meta info of a state in a snapshot of the new job; None if it has none."""
+    """Return the meta info of a state in a snapshot of the new job; None without such a state."""
     states = like[operator_id].keyed_states if operator_id in like else ()
     return next((each.meta_info for each in states if each.name == name), None)
 
@@ -648,7 +650,7 @@ def _meta_info_like(like: Mapping[str, Operator], operator_id: str, name: str) -
 
 
 class _SqlUpgrade(Derivation):
-    """An upgrade, by the id of each operator."""
+    """The rewriting of a snapshot for an upgrade, by the id of each operator."""
 
     origin = "migrate"
 
@@ -669,7 +671,7 @@ class _SqlUpgrade(Derivation):
     def begin(
         self, record: SnapshotRecord, rewriter: TableRewriter | None = None
     ) -> Sequence[OperatorRecord]:
-        """Leave out operators and states that do not go on."""
+        """Leave out operators and states that are not kept."""
         self.metadata = unmanaged_metadata(record)
         going = {each.operator_id for each in self.metadata.operators} - set(self.of)
         refuse_cut_channels(self.metadata.operators, going)
@@ -677,7 +679,7 @@ class _SqlUpgrade(Derivation):
             each for each in self.metadata.operators if each.operator_id in self.of
         ]
         going_on = [
-            # the tables of keys that move are read with the old ones
+            # tables of keys that move are read with the old key serializers
             each if self.of[each.operator_id].match.keys else self._keyed(each)
             for each in record.operators
             if each.operator_id in self.of
@@ -699,7 +701,7 @@ class _SqlUpgrade(Derivation):
     def _folding(
         self, operator: OperatorRecord, record: SnapshotRecord, rewriter: TableRewriter
     ) -> OperatorRecord:
-        """Add up the rows for an aggregate's new columns, if any; return it with their views."""
+        """Compute an aggregate's new columns, if any; return the operator with their views."""
         fold = self.of[operator.operator_id].folds.get(operator.operator_id)
         if fold is None:
             return operator
@@ -743,7 +745,7 @@ class _SqlUpgrade(Derivation):
     def _with_view(
         self, operator: OperatorRecord, column: FoldedColumn, beside: TableRecord
     ) -> tuple[OperatorRecord, KeyGroupLayout]:
-        """Return the operator with a state for the view of a new column, and its layout."""
+        """Return the operator with a state for the view of a new column, and the state's layout."""
         names = RowNames(tuple(operator.key_names) if operator.node else ())
         kind, _ = parse_keyed_state(column.meta_info, operator.key_serializer, names=names)
         path = _path_of(beside.path, column.view)
@@ -767,7 +769,7 @@ class _SqlUpgrade(Derivation):
         return operator, layout
 
     def _keyed(self, operator: OperatorRecord) -> OperatorRecord:
-        """Return the operator with its new key serializer, which its timers have, too."""
+        """Return the operator with its new key serializer, also in its timers."""
         of = self.of[operator.operator_id]
         key = of.keys.get(operator.operator_id)
         if key is None:
@@ -783,7 +785,7 @@ class _SqlUpgrade(Derivation):
         )  # fmt: skip
 
     def _key_names(self, operator: OperatorRecord) -> list[str]:
-        """Return the names of the columns of a key, in the new order if it moves."""
+        """Return the names of the columns of a key, in the new order if that changes."""
         match = self.of[operator.operator_id].match
         if not match.keys or match.new is None or not operator.node:
             return operator.key_names
@@ -804,7 +806,7 @@ class _SqlUpgrade(Derivation):
         return paths
 
     def _new_paths(self, operator: OperatorRecord) -> dict[str, str]:
-        """Return the new paths of tables whose states have other names, by the old ones."""
+        """Return the new paths of tables whose states are renamed, by the old paths."""
         names = {each.name: self.states[operator.operator_id, each.name].name
                  for each in operator.states}  # fmt: skip
         return {
@@ -855,7 +857,7 @@ class _SqlUpgrade(Derivation):
         if upgrade.ttl is not None:
             transforms.append(SwitchedTtl(upgrade.ttl, self.now))
             layout = layout.with_meta_info(with_ttl_bytes(upgrade.meta_info, on=upgrade.ttl))
-        merges = key is not None and of.match.merges  # when all of a group are in one place
+        merges = key is not None and of.match.merges  # after all of a group are in one place
         if key is not None:
             layout = _with_key(layout, key, self._key_names(operator))
             parts[ValuePlace.KEY] = _key_columns(of.match)
@@ -902,7 +904,7 @@ class _SqlUpgrade(Derivation):
             operator, uid=new.uid, operator_id=new.operator_id, name=name, states=states,
             tables=tables,
         )  # fmt: skip
-        if not operator.node:  # it was imported without a plan
+        if not operator.node:  # imported without a plan
             return renamed
         node = of.match.node
         return replace(renamed, node=node.label, query=node.title[:LONGEST_QUERY])
@@ -943,7 +945,7 @@ def _with_key(layout: KeyGroupLayout, key: bytes, names: Sequence[str]) -> KeyGr
     return replace(layout, after=replace(layout.after, key_serializer=key, states=tuple(states)))
 
 
-@lru_cache(maxsize=64)  # of all operators of a node it is the same
+@lru_cache(maxsize=64)  # the same for all operators of a node
 def _key_of(key: bytes) -> TypeSerializer:
     return restore_key(parse_key_serializer(key).snapshot)
 
@@ -960,16 +962,16 @@ def upgrade_sql(
     engine: Engine | str = "auto",
     progress: Progress | None = None,
 ) -> SnapshotRecord:
-    """Register a snapshot from which the job of the new plan goes on.
+    """Register a snapshot from which the job of the new plan continues.
 
     Args:
         lake: The lake.
         job: The job.
         parent: The snapshot of the old plan.
         snapshot_id: The name of the new one.
-        plan: What becomes of each operator, as `plan_sql_upgrade` returns it.
-        inexact: Whether rows are rewritten by what columns show of values that they don't hold in
-            full.
+        plan: The upgrade of each operator, as `plan_sql_upgrade` returns it.
+        inexact: Whether rows are rewritten from columns even where these can't represent a value
+            exactly.
         note: Kept with it.
         engine: `auto`, `spark`, `local`, or an engine.
         progress: Called with (done, total) after each task of a table.

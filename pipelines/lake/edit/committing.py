@@ -40,12 +40,12 @@ class CommitResult(Printed):
     changed: dict[str, tuple[int, int]]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the JSON form."""
         changed = {name: {"before": a, "after": b} for name, (a, b) in self.changed.items()}
         return self.record.to_json() | {"changed": changed}
 
     def lines(self) -> Iterator[str]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         yield f"committed {self.record.snapshot_id}, made from {self.record.parent}"
         for name, (before, after) in self.changed.items():
             yield f"  {name}: {before:,} entries before, {after:,} now"

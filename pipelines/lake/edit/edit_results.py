@@ -1,4 +1,4 @@
-"""What an edit did, as people and programs read it."""
+"""The results of edits, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class StateChange:
 
 @dataclass(frozen=True)
 class EditResult(Printed):
-    """What an edit did.
+    """The result of an edit.
 
     Attributes:
         record: The new snapshot.
@@ -72,7 +72,7 @@ class EditResult(Printed):
         return sum(change.state_bytes[0] - change.state_bytes[1] for change in self.changes)
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         record = self.record
         yield (
             f"{'would make' if self.dry_run else 'made'} {record.snapshot_id} from {record.parent}:"

@@ -404,7 +404,7 @@ class _Edit(Derivation):
         for operator in going:
             try:
                 sinks = sinks_among(self.rewriter.lake.location, [operator])
-            except StateError as error:  # which keeps nobody from dropping it
+            except StateError as error:  # which does not prevent dropping it
                 sinks = [Sink(operator.operator_id, operator.label, (), (), (str(error),))]
             self.dropped_sinks += [sink for sink in sinks if sink.to_commit or sink.problems]
 

@@ -86,7 +86,7 @@ class KeyGroupLayout:
 
     @property
     def plain(self) -> bool:
-        """Whether the table was written without the users' decoders of now."""
+        """Return whether the table was written without the users' decoders of now."""
         return self.before.plain
 
     @property

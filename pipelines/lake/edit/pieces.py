@@ -62,7 +62,7 @@ def parts_by_piece(staged: Iterable[Staged], pieces: int) -> tuple[Parts, ...]:
 
 @dataclass(frozen=True)
 class Rewritten:
-    """What became of a piece.
+    """The result of a piece.
 
     Attributes:
         files: Its new files.

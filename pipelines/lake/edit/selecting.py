@@ -37,7 +37,7 @@ def find_state(
 
 
 def _state_names(operator: OperatorRecord) -> dict[str, str]:
-    """Return the names of an operator's states by all they are called; `timers` is all timers."""
+    """Return the names of an operator's states by their labels; `timers` stands for all timers."""
     names = {label: state.name for state in operator.all_states for label in state.labels}
     has_timers = any(state.kind == TIMERS for state in operator.states)
     return names | ({TIMERS: TIMERS} if has_timers else {})
@@ -68,7 +68,7 @@ def _goes_by(state: StateRecord, name: str) -> bool:
 
 
 def refuse_cut_channels(operators: Sequence[OperatorMetadata], going: Collection[str]) -> None:
-    """Refuse to drop one end of an exchange with records in flight, which may be at both ends.
+    """Refuse to drop one end of an exchange with records in flight, as both ends may have some.
 
     Args:
         operators: All operators.

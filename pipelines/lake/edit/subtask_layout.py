@@ -61,7 +61,7 @@ class SubtaskLayout:
 
     @property
     def broadcast(self) -> bool:
-        """Whether this is a broadcast state, of which every subtask has a full copy."""
+        """Return whether this is a broadcast state, of which every subtask has a full copy."""
         return bool(self.after.key_type)
 
     @property

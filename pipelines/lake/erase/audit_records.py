@@ -52,7 +52,7 @@ AUDIT = "audit"
 
 
 class _Erasure(msgspec.Struct):
-    """What is read again of the content of an erasure's record; older ones have two fields less."""
+    """The content of an erasure's record that is read again; older ones have two fields less."""
 
     jobs: list[str]
     asked: str = ""
@@ -60,7 +60,7 @@ class _Erasure(msgspec.Struct):
 
 
 class _Audit(msgspec.Struct):
-    """What is read again of the content of an audit's record."""
+    """The content of an audit's record that is read again."""
 
     erasure: str
     hit_count: int

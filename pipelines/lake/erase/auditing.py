@@ -116,7 +116,7 @@ class AuditResult(Printed):
         return not (self.hits or self.rows or self.not_unpacked or self.unread)
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read: what was searched, and what was found."""
+        """Yield the text form: the searched places, and the hits."""
         yield Table(
             f"{self.request}: searched {self.files} files, {bytes_text(self.file_bytes)}, which"
             f" unpack to {bytes_text(self.unpacked_bytes)}",

@@ -129,14 +129,14 @@ class ErasureResult(Printed):
     begun: ErasureResult | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the JSON form."""
         head: dict[str, Any] = {"request": self.request, "resumed": self.resumed}
         if self.begun is not None:
             head["begun"] = self.begun.to_json()
         return head | {**self.said, "digest": self.record.digest}
 
     def lines(self) -> Iterator[str]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         content = self.said
         if self.begun is not None:
             yield f"{self.request} was begun for something else, which is erased, too:"

@@ -1,4 +1,4 @@
-"""Plan an erasure: search for its rows, in each file that snapshots share only once."""
+"""Plan an erasure: search its rows, once in each file, even if several snapshots share it."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ class FoundState:
         job: The job.
         operator: The label of its operator.
         state: The state.
-        rows: The rows that are dropped or lose elements, each once, however many snapshots share
-            it.
+        rows: The rows that are dropped or lose elements, each counted once, even if several
+            snapshots share it.
         files: The files with these rows.
         snapshots: The number of snapshots that have one of these files.
     """
@@ -94,15 +94,15 @@ class ErasurePlan(Printed):
         snapshots_found: The snapshots with such rows, as job and id.
         notes: Snapshots whose note repeats a word of the request, as job and id.
         opaque: Snapshots with state that can't be searched, as job and id.
-        emptied_states: States of which a predicate is true of every row.
+        emptied_states: States whose every row matches a predicate.
         elsewhere: Places that may have copies, and can't be changed from here.
-        kept_for: Snapshots that were not named but share files with such rows, which stay for
-            them; as job and id.
+        kept_for: Snapshots that the request does not name, but that share files with such rows,
+            which stay for them; as job and id.
         partial_matches: Changelogs with changes that only contain a key.
         leftover_runs: Leftovers of runs, which are deleted completely.
         key_in_leftovers: Whether a key is in these leftovers.
-        carried: What becomes of state that can't be searched: `drop`, `keep`, or empty.
-        whole: Whether a predicate may be true of every row of a state.
+        carried: The treatment of state that can't be searched: `drop`, `keep`, or empty.
+        whole: Whether a predicate may match every row of a state.
     """
 
     JSON = (
@@ -143,12 +143,12 @@ class ErasurePlan(Printed):
 
     @property
     def changes_nothing(self) -> bool:
-        """Return whether nothing was found, nor is state dropped that can't be searched."""
+        """Return whether nothing was found, and no state that can't be searched is dropped."""
         return self.empty and not (self.carried == "drop" and self.opaque)
 
     @property
     def table(self) -> Table:
-        """The states with rows to erase, as people read them."""
+        """The table of states with rows to erase."""
         return Table(
             f"{self.request} would erase {self.rows:,} rows in {self.files} files"
             f" ({bytes_text(self.file_bytes)}), from {len(self.snapshots_found)} of"
@@ -162,7 +162,7 @@ class ErasurePlan(Printed):
         )  # fmt: skip
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         becomes = {
             "drop": "would be dropped (--carried drop)", "keep": "would be kept (--carried keep)"
         }.get(self.carried, "give --carried drop or --carried keep")  # fmt: skip
@@ -187,7 +187,7 @@ class ErasurePlan(Printed):
         yield "nothing was written; --yes does it"
 
     def said(self, request: ErasureRequest, secret: bytes) -> dict[str, Any]:
-        """Return the content of the record: of the request only a keyed hash."""
+        """Return the content of the record, with only a keyed hash of the request."""
         return {
             "asked": keyed_digest(request, secret),
             "keys": len(request.keys),
@@ -211,7 +211,7 @@ class ErasurePlan(Printed):
 
 
 def not_erased(kept_for: Iterable[Sequence[str]], elsewhere: Iterable[str]) -> Iterator[str]:
-    """Yield a line for each place that an erasure leaves as it is."""
+    """Yield a line for each place that an erasure does not change."""
     for job, snapshot_id in kept_for:
         yield f"keeps files that it shares, as it was not named: {snapshot_id} of {job}"
     for place in elsewhere:
@@ -223,7 +223,7 @@ KeyNames: TypeAlias = tuple[tuple[str, ...], ...]
 
 @dataclass
 class _SharedFile:
-    """A file that snapshots share, or several of the same key groups; and one of the snapshots."""
+    """A file that snapshots share, or several of the same key groups, with one of the snapshots."""
 
     units: tuple[DataFile, ...]
     record: SnapshotRecord
@@ -254,7 +254,8 @@ def records_of(lake: Catalog, jobs: Sequence[str]) -> dict[str, list[SnapshotRec
 def _key_names(records: Iterable[SnapshotRecord]) -> dict[tuple[str, str], KeyNames]:
     """Return the names that the columns of keys have in some snapshots, by job and operator id.
 
-    Who writes a key by them means the rows of all snapshots, also of those without names.
+    A key that is written with these names applies to the rows of all snapshots, even of those
+    without names.
     """
     by_operator: dict[tuple[str, str], set[tuple[str, ...]]] = {}
     for record in records:
@@ -266,7 +267,7 @@ def _key_names(records: Iterable[SnapshotRecord]) -> dict[tuple[str, str], KeyNa
 
 
 class Planner:
-    """Finds the rows to erase.
+    """Find the rows to erase.
 
     Args:
         lake: The lake.
@@ -306,7 +307,7 @@ class Planner:
         self._stack.close()
 
     def find(self, progress: Progress | None = None) -> tuple[ErasurePlan, list[FoundFile]]:
-        """Search all files that may hold rows to erase.
+        """Search all files that may have rows to erase.
 
         Raises:
             EncodeError: No operator can have a key of that type.
@@ -390,7 +391,7 @@ class Planner:
         Raises:
             EncodeError: No operator can have such a key.
             NotFoundError: No snapshot has such a state.
-            UnsupportedFormatError: It is keyed state of an operator that is kept as bytes.
+            UnsupportedFormatError: The state is keyed state that is kept as bytes.
         """
         for key in self.asked.keys:
             if key not in self._fitting and self._keys:
@@ -481,7 +482,7 @@ class Planner:
         )
 
     def _kept_for(self, going: set[tuple[str, str]], carried: set[str]) -> list[tuple[str, str]]:
-        """Return the other snapshots that have one of some files, of tables or carried."""
+        """Return the other snapshots that have one of some table files or carried files."""
         return [
             (record.job, record.snapshot_id)
             for record in self.others
@@ -542,13 +543,13 @@ def _asked_for(request: ErasureRequest, records: Sequence[SnapshotRecord]) -> li
 
 
 def _rows_going(task: RewriteTask) -> tuple[dict[str, int], int]:
-    """Return how many rows of each state a task drops or changes, and how many it drops."""
+    """Return the number of rows that a task drops or changes, by state, and that it drops."""
     (piece,) = task.pieces
     met: Counter[str] = Counter()
     dropped = 0
     try:
         for rows in task.layout.read(piece):
-            after: Any = rows  # of the kind that the layout has
+            after: Any = rows  # of the class that the layout reads
             for transform in task.transforms:
                 before, after = after, transform.apply(after)
                 if after is not before:

@@ -24,7 +24,7 @@ _WORD = re.compile(rb"[0-9A-Za-z](?!\x00{3})")  # not the first byte of a length
 
 
 class Searcher:
-    """Finds needles in bytes, all at once.
+    """A search for several needles in bytes, in one pass.
 
     Args:
         needles: The needles, each of `BLOCK_BYTES` or more.

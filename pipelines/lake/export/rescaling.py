@@ -48,7 +48,7 @@ class OperatorPlan(Printed):
     operator_states: dict[str, list[int]] = field(default_factory=dict)
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read: the first subtasks, and the elements of operator state."""
+        """Yield the text form: the first subtasks, and the elements of operator state."""
         (old, old_groups), (new, groups) = self.old, self.new
         about = " (estimated: keys get new key groups)" if self.estimated else ""
         title = (

@@ -120,7 +120,7 @@ class ImportResult(Printed):
     as_bytes: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the JSON form."""
         return self.record.to_json() | {
             "new": self.new,
             "kept_files": self.kept_files,
@@ -132,7 +132,7 @@ class ImportResult(Printed):
         }
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         record = self.record
         if not self.new:
             yield f"{record.job} has snapshot {record.snapshot_id} already: nothing to do"

@@ -36,7 +36,7 @@ def weigh_recorded(
     Args:
         lake: The lake.
         operator: The operator.
-        most: The number of keys, and of lists or maps, that are returned for each state.
+        most: The number of keys, and of lists or maps, to return for each state.
         state: Only the state of that name.
         until: Times in milliseconds since 1970, for `StateWeights.expiries`.
         progress: Called with (done, total) after each table.

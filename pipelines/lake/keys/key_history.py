@@ -86,15 +86,15 @@ class KeyHistory(Printed):
 
     @property
     def held(self) -> bool:
-        """Whether a snapshot holds anything for the key."""
+        """Return whether a snapshot holds anything for the key."""
         return any(each.entries for each in self.snapshots)
 
     def to_json(self) -> Any:
-        """Return it as JSON can hold it."""
+        """Return the JSON form."""
         return json_value(self.snapshots)
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         if not self.held:
             yield f"no snapshot holds anything for key {self.key}"
             return
@@ -136,7 +136,7 @@ def _values(before: dict[str, Any] | None, after: dict[str, Any] | None) -> str:
 
 
 class _HistoryReader:
-    """Reads the rows of keys, each file only once."""
+    """A reader of the rows of keys, which reads each file only once."""
 
     def __init__(self) -> None:
         self.rows: dict[tuple[str, str, bytes], list[dict[str, Any]]] = {}

@@ -31,13 +31,13 @@ SHORTEST_ID = 4
 
 @dataclass(frozen=True)
 class KeyTables:
-    """The tables in which one operator may hold a key.
+    """The tables of an operator that may have a key.
 
     Attributes:
         operator: The operator.
         key: The key.
-        tables: Its tables, with only the files and states that may hold it.
-        said: The key as it is printed, if no column holds it.
+        tables: Its tables, with only the files and states that may have the key.
+        said: The printed key, if no column can hold it.
     """
 
     operator: OperatorRecord
@@ -64,12 +64,13 @@ def rows_in_lake(
         state: Only of the state of that name.
 
     Returns:
-        One for each operator that can have such a key.
+        The rows for each operator that can have such a key.
 
     Raises:
         EncodeError: No operator can have that key.
-        LakeError: A file can't be read; raised when the rows are consumed, as are the next two.
-        ConflictError: The snapshot was erased from after some rows were taken.
+        LakeError: A file can't be read. This and the next two errors are raised while rows are
+            consumed.
+        ConflictError: An erasure changed the snapshot after some rows were consumed.
         NotFoundError: There is no such operator or state, or no keyed state at all; or the snapshot
             was dropped meanwhile.
     """
@@ -102,7 +103,7 @@ def key_tables(
     operator: str | None = None,
     state: str | None = None,
 ) -> list[KeyTables]:
-    """Return the tables that may hold a key; arguments and errors as in `rows_in_lake`."""
+    """Return the tables that may have a key; arguments and errors as in `rows_in_lake`."""
     operators = operators_with(record, operator, state)
     owners = [
         ((each, tables), key_serializer(tables[0]))
@@ -138,7 +139,7 @@ def _tables(lake: Catalog, operator: OperatorRecord, state: str | None) -> list[
 def operators_with(
     record: SnapshotRecord, operator: str | None, state: str | None
 ) -> list[OperatorRecord]:
-    """Return all operators of a snapshot, or the one that is named.
+    """Return all operators of a snapshot, or only the named one.
 
     Args:
         record: The snapshot.

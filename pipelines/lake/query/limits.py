@@ -1,4 +1,4 @@
-"""What a query may take of the machine, and the watch that ends one."""
+"""The limits of a query's time and memory, and the watch that ends a query."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class QueryLimits:
-    """What a query may take.
+    """The limits of a query.
 
     Attributes:
         memory: The bytes of DuckDB's memory; None for its default, 80 % of the machine's.

@@ -1,7 +1,7 @@
 """Queries over a lake with DuckDB, which runs within this process.
 
 DuckDB gets the tables that a query names, as datasets, and nothing else: it may not open a file or
-an address, load an extension, or read Python's variables, and no query can change that.
+an address, load an extension, or read Python's variables. No query can change these limits.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class QueryError(StateError, ValueError):
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of a query, which is read while it is consumed.
+    """The result of a query; rows are computed while they are consumed.
 
     Attributes:
         schema: Its columns.
@@ -104,7 +104,7 @@ class Answer:
     batches: Iterator[pa.RecordBatch]
 
     def first(self, limit: int | None) -> Iterator[pa.RecordBatch]:
-        """Yield the first rows, without a batch more; all rows if there is no limit."""
+        """Yield the first `limit` rows, and compute no later batch; all rows without a limit."""
         left = limit
         for batch in self.batches:
             if left is None:
@@ -119,14 +119,14 @@ class Answer:
 class Session:
     """DuckDB over the tables of a lake.
 
-    A pickled one is another session over the same tables, with a single thread: it runs in a task,
-    beside others. Whoever does not close a session leaves that to its last reference.
+    Unpickling creates another session over the same tables, with a single thread, for tasks that
+    run in parallel. A session that is not closed is closed with its last reference.
 
     Args:
         lake: The lake.
         names: The names of its tables.
         threads: How many threads DuckDB has; by default one for each core.
-        limits: What each query may take.
+        limits: The time and memory that each query may take.
     """
 
     catalog_tables = CATALOG_NAMES
@@ -142,7 +142,7 @@ class Session:
         self.names = names
         self._failures: list[StateError] = []
         self._reader: pa.RecordBatchReader | None = None
-        self.alone = threading.Lock()  # its holder uses DuckDB alone, which takes all cores
+        self.alone = threading.Lock()  # for exclusive use of DuckDB, which takes all cores
         self.columns: dict[str, list[str]] = {}  # the columns of a query's tables, for messages
         self._opened: list[OpenedTable] = []
         self._called: dict[str, tuple[str, ...]] = {}  # the table parts of each name in DuckDB
@@ -164,10 +164,10 @@ class Session:
         for setting in (
             f"temp_directory = '{spilled.path.replace(chr(39), chr(39) * 2)}'",
             "TimeZone = 'UTC'",
-            "enable_progress_bar = false",  # on the standard output, which is for answers
+            "enable_progress_bar = false",  # standard output is for results
         ):
             self.connection.execute(f"SET {setting}")
-        failures = self._failures  # a function that had the session would keep it for ever
+        failures = self._failures  # a reference to the session would keep it alive
 
         def key_group_told(keys: pa.Array, max_parallelism: pa.Array) -> pa.Array:
             try:
@@ -203,7 +203,7 @@ class Session:
         return type(self), (self.lake, self.names, 1)
 
     def _end(self) -> None:
-        """End the running query, whose result is no longer needed."""
+        """End the running query and discard its result."""
         if self._reader is not None:
             self._reader.close()
             self._reader = None
@@ -228,15 +228,15 @@ class Session:
         return [table.name for table in self.names] + self.catalog_tables
 
     def query(self, query: str, limit: int | None = None) -> Answer:
-        """Run a query that only reads, and end the one before.
+        """Run a query that only reads, after ending the previous one.
 
         Args:
             query: The query.
-            limit: No more rows than these are computed.
+            limit: The largest number of rows to compute.
 
         Raises:
             ReadOnlyError: The statement changes rows.
-            QueryError: The statement does not only read, or DuckDB refuses it.
+            QueryError: The statement is of another kind, or DuckDB refuses it.
             StateError: A table that it names can't be read.
         """
         if self._reader is not None:
@@ -266,14 +266,14 @@ class Session:
         with self.telling():
             self.columns.clear()
             text = self.resolved(query)
-            if len(self.names.reading.records) > 1:  # read one after another, beside an erasure
+            if len(self.names.reading.records) > 1:  # an erasure may come in between
                 self.names.reading.check()
             if kind == "EXPLAIN":
                 plans = self.connection.execute(text).fetchall()
                 return _answer_of("plan", [plan for _, plan in plans])
             relation = self.connection.sql(text)
             kinds = [str(column_type) for column_type in relation.types]
-            columns = relation.columns  # a limit would give each a name of its own
+            columns = relation.columns  # `limit` would rename duplicate columns
             if limit is not None:
                 relation = relation.limit(limit)
             reader = self._reader = relation.to_arrow_reader(BATCH_ROWS)
@@ -399,7 +399,7 @@ class Session:
     def _register(self, name: str, opened: OpenedTable) -> None:
         self.columns[name] = opened.schema.names
         self._opened.append(opened)
-        self.connection.execute(f"DROP VIEW IF EXISTS {quoted(name)}")  # else it stays
+        self.connection.execute(f"DROP VIEW IF EXISTS {quoted(name)}")  # or the view stays
         if not self._says_exact:
             self.connection.register(name, opened.dataset())
             return
@@ -457,7 +457,7 @@ class Session:
                 if damage := opened.damage():
                     return damage
             return LakeError(f"a file of a table can't be read ({problem})")
-        if missing := _NO_TABLE.fullmatch(problem):  # DuckDB would name tables of its own
+        if missing := _NO_TABLE.fullmatch(problem):  # DuckDB would suggest tables of its own
             name = missing["name"].strip('"')
             return QueryError(f"no table {name}", remedy=self.names.remedy_for(name))
         refused = f"DuckDB refused the query: {problem}"
@@ -499,10 +499,10 @@ def _answer_of(column: str, texts: list[str]) -> Answer:
 
 
 def key_group(keys: Any, max_parallelism: Any) -> pa.Array:
-    """Return the key group of each key, as Flink has it.
+    """Return the key group that Flink assigns to each key.
 
     The type of the column determines the Java class of the key, and so its hash: text as `String`,
-    BIGINT as `Long`, and so on. A type that several classes have is refused.
+    BIGINT as `Long`, and so on. A type that several Java classes are mapped to is refused.
 
     Args:
         keys: Keys, as DuckDB passes a column to a function; without nulls.

@@ -88,7 +88,7 @@ class ColumnUse:
 
     @property
     def says_exact(self) -> bool:
-        """Whether it reads `is_exact`."""
+        """Return whether it reads `is_exact`."""
         return IS_EXACT in self.condition | self.computed
 
 

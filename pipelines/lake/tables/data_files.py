@@ -24,7 +24,7 @@ ZSTD_LEVEL = 1
 
 
 class DataFileWriter:
-    """Takes rows in order of key group, and writes those of a file when it is closed.
+    """A writer that takes rows in order of key group, and writes a file's rows when it is closed.
 
     Args:
         directory: The table's directory.

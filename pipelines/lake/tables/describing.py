@@ -1,4 +1,4 @@
-"""Descriptions of operators of the lake: an import has counted what the catalog says."""
+"""Descriptions of operators of the lake, with the counts that an import stored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from statelake.state_core.model.snapshot import NO_NAMES
 
 
 def group_totals(states: Iterable[StateRecord]) -> npt.NDArray[np.int64]:
-    """Return three rows over some states: the key groups that have entries, entries, and bytes."""
+    """Return three rows, summed over states: key groups with entries, their entries and bytes."""
     each = [group for state in states for group in state.key_groups]
     groups, at = np.unique(
         np.array([group.key_group for group in each], np.int64), return_inverse=True
@@ -37,7 +37,7 @@ def describe_recorded(operator: OperatorRecord, *, schemas: int = 0) -> Operator
 
     Args:
         operator: The operator.
-        schemas: Of how many of its keyed states the columns are listed.
+        schemas: The number of keyed states, from the first, whose columns are listed.
     """
     return OperatorDescription(
         operator.operator_id,

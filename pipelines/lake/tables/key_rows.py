@@ -1,7 +1,7 @@
 """Rows of one key, from the files that may hold it.
 
-Only row groups whose statistics admit the key are read: first their key columns, and the other
-columns only if the key is found.
+Only row groups whose statistics admit the key are read: first their key columns, then the other
+columns if they have the key.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _rows_of_key(
 
 
 def _has_key(rows: StateRows, key: SoughtKey) -> pa.BooleanArray:
-    """Return whether each row has the key, by the bytes of its own."""
+    """Return whether each row has the key, by comparing the bytes of keys."""
     column, raw = rows.batch.column(KEY), rows.batch.column(RAW_KEY)
     if rows.layout.opaque_key:
         stored = column.cast(pa.large_binary())
@@ -146,7 +146,7 @@ def _may_hold(row_group: pq.RowGroupMetaData, key: SoughtKey) -> bool:
             continue
         statistics = column.statistics
         if statistics.null_count or not statistics.has_null_count:
-            continue  # keys that no column holds are null, with their exact bytes beside them
+            continue  # keys that no column can hold are null, with their bytes in `raw_key`
         if statistics.has_min_max and _outside(value, statistics.min, statistics.max):
             return False
     return True

@@ -1,8 +1,8 @@
 """Tables of operator state: written by an import, and read again.
 
-A table is not partitioned. Each file holds the elements of some subtasks, `first` to `last` of its
-unit, in their order; a broadcast state is one file with one copy. A file whose content is the
-previous snapshot's is not written again.
+A table is not partitioned. Each file has the elements of the subtasks `first` to `last` of its
+record, in order; a broadcast state is one file with one copy. A file is not written again if the
+previous snapshot has one with the same content.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SubtaskSpan:
 
 @dataclass(frozen=True)
 class OperatorTask:
-    """Task: import some pieces."""
+    """A task: import some pieces."""
 
     source: str
     allow_external: tuple[str, ...]
@@ -117,7 +117,7 @@ def plan_operator_tasks(
     Args:
         operators: The snapshot's operators.
         tables: The table of each operator id and state.
-        previous: The units of the previous snapshot's tables of the same types.
+        previous: The files of the previous snapshot's tables with the same types.
     """
     tasks: list[tuple[SubtaskSpan, ...]] = []
     group: list[SubtaskSpan] = []
@@ -140,7 +140,7 @@ def plan_operator_tasks(
 
 
 def _ranges(state: OperatorState) -> Iterator[tuple[int, int, int]]:
-    """Yield first and last subtask of each piece, and its bytes."""
+    """Yield the first and last subtask of each piece, and its size."""
     if state.broadcast:
         yield 0, 0, sum(part.size for part in state.parts)
         return
@@ -159,7 +159,7 @@ def import_operator_states(task: OperatorTask) -> list[SubtaskSpanResult]:
     """Read pieces and write their files.
 
     Raises:
-        SnapshotError: The snapshot can't be read there.
+        SnapshotError: The snapshot can't be read on this machine.
     """
     snapshot = open_snapshot(task.source, allow_external=task.allow_external)
     states = {

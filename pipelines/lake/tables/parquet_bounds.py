@@ -91,7 +91,7 @@ def check_parquet(file: pq.ParquetFile, source: pa.NativeFile, place: str) -> No
 
 
 class BoundedWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow has no types
-    """Writes a file that `open_parquet` accepts, however well its rows compress, with a seal.
+    """A writer of sealed files that `open_parquet` accepts, however well their rows compress.
 
     A column of bytes has no statistics: its smallest and largest value are never used, and to
     compute both takes six times the memory of a large one.

@@ -99,7 +99,7 @@ class DataFile:
 
     @property
     def compared(self) -> list[PartRecord]:
-        """What is compared by itself: its parts, or all of it."""
+        """Return the units of comparison: its parts, or the file itself."""
         return self.parts or [PartRecord(*self.span, self.fingerprint)]
 
     @property
@@ -167,7 +167,7 @@ class StateRecord:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What it is called: its name, and its alias in a plan of Flink SQL, if it has one."""
+        """Return its names: its own, and its alias in a plan of Flink SQL, if it has one."""
         return tuple(filter(None, (self.name, self.alias)))
 
     def with_key_groups(self, groups: Iterable[KeyGroupRecord]) -> StateRecord:
@@ -220,7 +220,7 @@ class OperatorStateRecord:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What it is called: its name."""
+        """Return its names: only its own."""
         return (self.name,)
 
     @property
@@ -279,7 +279,7 @@ class OperatorRecord:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What it is called: its uid, its id, and its node in a plan of Flink SQL, if known."""
+        """Return its names: its uid, its id, and its node in a plan of Flink SQL, if known."""
         return tuple(filter(None, (self.uid, self.operator_id, self.node)))
 
     def names_of(self, state: StateRecord) -> RowNames:
@@ -424,7 +424,7 @@ class SnapshotRecord:
 
     @property
     def age(self) -> tuple[datetime, int, datetime]:
-        """What sorts snapshots of a job as they were taken, in whatever order they came."""
+        """Return the key that sorts a job's snapshots by the time when they were taken."""
         return self.taken_at, self.sequence, self.imported_at
 
     @property
@@ -444,7 +444,7 @@ class SnapshotRecord:
         return keyed + [state for operator in self.operators for state in operator.operator_states]
 
     def to_json(self) -> dict[str, Any]:
-        """Return what lists of snapshots show, as JSON can hold it."""
+        """Return the JSON form that lists of snapshots show."""
         hidden = ("metadata", "carried", "operators")
         return {name: value for name, value in self.to_row().items() if name not in hidden}
 

@@ -344,8 +344,7 @@ def _is_whole_checkpoint(directory: Directory, name: str) -> bool:
 def log_beginning(names: Iterable[str]) -> int:
     """Return the first version that a log can show, from the names of its files.
 
-    A cleaning that was killed leaves older entries, which nobody can read without those before
-    them.
+    A cleaning that was killed leaves older entries, which can't be read without those before them.
     """
     entries, checkpoints = log_versions(names)
     starts = sorted({*checkpoints, *({0} & entries)})

@@ -89,7 +89,7 @@ class TableRows:
 
     @cached_property
     def found_as_written(self) -> dict[str, bool]:
-        """Whether each file that was compared with its seal has one: it is done once."""
+        """Return whether each file that was compared with its seal has one: it is done once."""
         return {}
 
     @cached_property
@@ -428,7 +428,7 @@ def table_rows(lake: str, operator: OperatorRecord, table: TableRecord) -> Table
 
 
 class _How(NamedTuple):
-    """How the types of a table are restored, as in `TableRows`."""
+    """The settings by which the types of a table are restored, as in `TableRows`."""
 
     plain: bool
     flink: int

@@ -198,8 +198,9 @@ class StateTable:
     def versions_after(self, version: int) -> list[int]:
         """Return the versions after one of which the log has an entry, the latest first.
 
-        They are listed, not counted up: anyone may have written an entry with a huge number. Those
-        that a cleaning has not yet deleted are left out: nobody can open them.
+        They are listed, not counted up, since another writer may have written an entry with a huge
+        number. Versions whose older entries a cleaning has deleted are left out, as they can't be
+        opened.
         """
         names = self.directory.names(LOG_DIRECTORY)
         entries, _ = log_versions(names)

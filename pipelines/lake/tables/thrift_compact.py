@@ -1,6 +1,6 @@
-"""Read Thrift's compact protocol, as far as the heads of Parquet's pages need it.
+"""Read Thrift's compact protocol, as far as the headers of Parquet's pages need it.
 
-Unknown fields are kept: a struct is its fields by number, each with its kind on the wire.
+Unknown fields are kept: a struct is a dict of its fields by number, each with its wire type.
 
 Source: `doc/specs/thrift-compact-protocol.md` of Apache Thrift.
 """

@@ -103,7 +103,7 @@ class Differences(Printed, list[StateDifference]):
 
     @property
     def same(self) -> bool:
-        """Whether no state differs."""
+        """Return whether no state differs."""
         return all(state.status == "same" for state in self)
 
     @property
@@ -117,7 +117,7 @@ class Differences(Printed, list[StateDifference]):
         )
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         rows = [
             (each.operator, each.state, each.status,
              *map("{:,}".format, (each.added, each.removed, each.changed)),

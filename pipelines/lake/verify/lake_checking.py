@@ -93,7 +93,7 @@ class LakeReport(Printed):
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is damaged."""
+        """Return whether nothing is damaged."""
         return not self.damaged
 
     @property
@@ -102,7 +102,7 @@ class LakeReport(Printed):
         return f"{len(self.damaged)} damaged" if self.damaged else "sound"
 
     def lines(self) -> Iterator[str]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         yield f"{self.verdict}: {self.files} files, {bytes_text(self.size)}"
         if self.without_digest:
             yield f"  {self.without_digest} files have no digest, and could only be read"

@@ -55,7 +55,7 @@ class LakeErasure:
         return self.locations.open_lake().catalog
 
     def secret(self) -> bytes:
-        """Return the key of hashes of requests, without which nobody can compare them with guesses.
+        """Return the key of hashes of requests, which can't be compared with guesses without it.
 
         Raises:
             DeclarationError: It is not set, and plans could not be recognised later.

@@ -19,12 +19,12 @@ from statelake.state_core.errors import StateError
 from statelake.state_core.printable import printable
 
 Result = TypeVar("Result")
-CUT = 24  # characters: of longer words messages may show no more than the beginning
+CUT = 24  # characters: messages may cut off longer words
 SHOWN_CALLS = 8
 
 
 class Redaction:
-    """Removes the words of a request from texts.
+    """Remove the words of a request from texts.
 
     Args:
         asked: The request.
@@ -51,16 +51,16 @@ class Redaction:
         """Run some work, and return its result.
 
         Raises:
-            Failure: It failed. Our own errors say why; the words of others, and of DuckDB, which
-                repeat what they were given, are left out.
+            Failure: It failed. Messages of statelake's errors are kept; those of other libraries
+                and of DuckDB are left out, as they repeat their input.
         """
         try:
             return work()
         except dg.Failure:
             raise
-        except Exception as error:  # noqa: BLE001 - Dagster would keep it whole
+        except Exception as error:  # noqa: BLE001 - Dagster would keep all of it
             failure = self._failure(error)
-        raise failure  # not where it is handled: Dagster keeps the error behind an error, too
+        raise failure  # outside of `except`: Dagster keeps the context of an error, too
 
     def _failure(self, error: Exception) -> dg.Failure:
         name = type(error).__name__

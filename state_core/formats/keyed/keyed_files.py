@@ -52,11 +52,11 @@ from statelake.state_core.model.handles import (
 from statelake.state_core.model.key_groups import prefix_bytes
 from statelake.state_core.model.snapshot import KeyedState, RowNames
 
-END_MARK = b"\xff\xff"  # of a key group in the unified format
-LAST_OF_RUN = 0x80  # instead of the first zero of key group 0, in the last key of a state
-LOOKED_AT = 1 << 16  # bytes of a key group whose format is not known
+END_MARK = b"\xff\xff"  # the end of a key group in the unified format
+LAST_OF_RUN = 0x80  # the first byte of a state's last key, in key group 0
+LOOKED_AT = 1 << 16  # bytes of a key group, to detect its format
 
-# readers of other formats are imported when a handle wants them
+# readers of other formats are imported when a handle needs them
 # ruff: noqa: PLC0415
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 class Opening:
     """The steps of opening a file: each raises an error at the first fault.
 
-    A check overrides them to note faults, and goes on with what is left.
+    A check overrides them to note faults, and continues with the readable rest.
     """
 
     def stream(self, stream: StreamHandle, files: StateFiles, *, part: bool) -> ByteSource | None:
@@ -80,7 +80,7 @@ class Opening:
         return files.open(stream, part=part)
 
     def head(self, source: ByteSource | None, end: int | None, files: StateFiles) -> Head | None:
-        """Read the head of a file, which ends at an offset or before; None if that is impossible.
+        """Read the head of a file, which ends at or before an offset; None if it can't be read.
 
         Args:
             source: The file; None if it can't be opened.
@@ -131,17 +131,17 @@ STRICT = Opening()
 
 
 class Partial(Opening):
-    """The steps of opening what can be opened: of RocksDB's instances, without some tables.
+    """The steps of opening the readable part: instances of RocksDB may lack some tables.
 
     Attributes:
-        missing: Why streams could not be opened.
+        missing: The errors of streams that could not be opened.
     """
 
     def __init__(self) -> None:
         self.missing: list[StateError] = []
 
     def stream(self, stream: StreamHandle, files: StateFiles, *, part: bool) -> ByteSource | None:
-        """Open the bytes of a handle; None if they can't be had."""
+        """Open the bytes of a handle; None if that fails."""
         try:
             return super().stream(stream, files, part=part)
         except StateError as error:
@@ -149,7 +149,7 @@ class Partial(Opening):
             return None
 
     def head(self, source: ByteSource | None, end: int | None, files: StateFiles) -> Head | None:
-        """Read the head of a file, without which nothing else can be read."""
+        """Read the head of a file; raise if that fails, as nothing else can be read without it."""
         if source is None:
             raise self.missing[0]
         return super().head(source, end, files)
@@ -168,7 +168,7 @@ def open_keyed(
         handle: The handle.
         files: The files of the snapshot.
         max_parallelism: The number of key groups.
-        siblings: All handles of the operator, as a changelog may need some of them.
+        siblings: All handles of the operator, as a changelog may need others.
         opening: The steps. A materialized snapshot with changes is always opened strictly.
 
     Raises:
@@ -301,12 +301,12 @@ def _wrapped(handle: ChangelogHandle) -> list[KeyedHandle]:
 
 def with_names(files: Sequence[KeyedFile], names: Mapping[str, RowNames]) -> tuple[KeyedFile, ...]:
     """Return the files of an operator with names for the fields of rows, by state."""
-    heads: dict[int, Head] = {}  # as many subtasks may have written the same
+    heads: dict[int, Head] = {}  # many subtasks may have the same head
     named = []
     for file in files:
         assert isinstance(file, HeadedFile)  # noqa: S101 - all are, see open_keyed
         if id(file.head) not in heads:
-            # what it declares was counted already
+            # its declarations were counted already
             heads[id(file.head)] = replace(file.head, budget=None, names=names)
         named.append(replace(file, head=heads[id(file.head)]))
     return tuple(named)
@@ -315,9 +315,9 @@ def with_names(files: Sequence[KeyedFile], names: Mapping[str, RowNames]) -> tup
 def decoded_alike(files: Sequence[KeyedFile]) -> tuple[KeyedFile, ...]:
     """Return the files of an operator such that all decode a state as the first one that has it.
 
-    `merge_states` takes the meta info of that one. Others may know other subclasses of a POJO: of a
-    value of such a class they would say other columns, and exact bytes whose columns are others are
-    taken for those of a value that was edited.
+    `merge_states` takes the meta info of that file. Other files may know other subclasses of a
+    POJO, and would decode a value of such a class to other columns. Exact bytes with other columns
+    would then be taken for those of an edited value.
     """
     first: dict[str, tuple[bytes, KeyedLayout]] = {}
     alike: list[KeyedFile] = []
@@ -333,7 +333,7 @@ def decoded_alike(files: Sequence[KeyedFile]) -> tuple[KeyedFile, ...]:
 
 
 def merge_states(files: Sequence[KeyedFile]) -> tuple[KeyedState, ...]:
-    """Merge the states of several files by name, whatever their ids.
+    """Merge the states of several files by name; their ids may differ.
 
     Raises:
         UnsupportedFormatError: Two subtasks wrote a state of one name with different types.
@@ -355,7 +355,7 @@ def merge_states(files: Sequence[KeyedFile]) -> tuple[KeyedState, ...]:
 
 @dataclass(frozen=True)
 class Siblings:
-    """All handles of an operator: one subtask's may lack information that another's has.
+    """All handles of an operator: the handle of one subtask may lack what another's has.
 
     Attributes:
         handles: The handles.
@@ -391,7 +391,7 @@ class Siblings:
 
     @cached_property
     def _offsets(self) -> dict[StreamHandle, list[int]]:
-        """Return the start of key groups in each file, for all subtasks."""
+        """Return the starts of key groups in each file, from the handles of all subtasks."""
         offsets_of: dict[StreamHandle, set[int]] = {}
         for handle in self.handles:
             for wrapped in _wrapped(handle) if isinstance(handle, ChangelogHandle) else ():
@@ -439,9 +439,9 @@ def begins_with_number(source: ByteSource, span: KeyGroupSpan) -> bool:
 
 
 def is_unified_group(source: ByteSource, spans: Sequence[KeyGroupSpan]) -> bool:
-    """Return whether a file's only key group is number 0, and in the unified format.
+    """Return whether a file has only key group 0, in the unified format.
 
-    Such a one may begin with its number, too: with state 0, and a short key.
+    Such a key group may begin with its number, too: with state 0 and a short key.
     """
     if len(spans) != 1 or spans[0].group != 0:
         return False
@@ -456,7 +456,7 @@ def is_unified_group(source: ByteSource, spans: Sequence[KeyGroupSpan]) -> bool:
 
 
 def _has_lengths(content: bytes, size: int) -> bool:
-    """Return whether lengths lead from entry to entry to the end, as far as the content goes."""
+    """Return whether the lengths of entries add up to the end, as far as the content reaches."""
     at = 0
     while content[at : at + 2] != END_MARK:
         at, more = at + 2, True

@@ -135,7 +135,7 @@ class Verdicts(Printed, list[StateVerdict]):
         return {"compatible": not self.faults, "states": [each.to_json() for each in self]}
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         unknown = sum(each.result.verdict is Verdict.UNKNOWN for each in self)
         yield self.table(f"{len(self)} checked, {self.faults} incompatible, {unknown} unknown")
 

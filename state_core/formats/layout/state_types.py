@@ -264,7 +264,7 @@ class TypeDifferences(Printed, list[StateTypeDifference]):
         return {"differences": [asdict(each) for each in self]}
 
     def lines(self) -> Iterator[str]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         for each in self:
             yield f"`{each.state}`: {each.words}"
         if not self:

@@ -49,12 +49,12 @@ class SubtaskPart:
 
     @property
     def elements(self) -> int:
-        """Number of elements of a list; 1 for a broadcast state."""
+        """Return the number of elements of a list; 1 for a broadcast state."""
         return len(self.file.handle.states[self.state].offsets)
 
     @property
     def size(self) -> int:
-        """Stored size of its file in bytes."""
+        """Return the stored size of its file in bytes."""
         return self.file.source.size
 
     def decode(self) -> pa.RecordBatch:
@@ -70,7 +70,7 @@ class SubtaskPart:
         return [data[start:end].tobytes() for start, end in bounds]
 
     def measure(self) -> tuple[int, int]:
-        """The elements of a list, or the entries of a broadcast state, and their bytes."""
+        """Return the number of elements, or of entries of a broadcast state, and their bytes."""
         elements = self.file.elements(self.state)
         size = int((elements.ends - elements.starts).sum())
         if self.layout.key is None or not len(elements.starts):
@@ -103,7 +103,7 @@ def open_operator_files(
         pass_over: Called for a file that can't be read, which is then left out.
 
     Raises:
-        SnapshotError: A file can't be read, and is not passed over.
+        SnapshotError: A file can't be read, and `pass_over` is not given.
     """
     opened = {}
     for index, subtask in sorted((operator.subtasks or {}).items()):
@@ -165,8 +165,9 @@ def open_non_keyed(files: Mapping[int, OperatorFile], heads: Heads) -> tuple[Ope
                     place=file.source.name,
                     remedy="let the job take a new savepoint, which writes all subtasks alike",
                 )
-            # elements of lists are decoded as the first subtask's, as in `decoded_alike`; of
-            # broadcasts each layout knows the ends of its own entries, and the first copy is taken
+            # all elements of a list are decoded by the first subtask's layout, as in
+            # `decoded_alike`; each copy of a broadcast state by its own, which knows the ends of
+            # its entries
             as_first = layouts.setdefault(name, layout)
             layout = as_first if layout.key is None else layout
             parts.setdefault(name, []).append(SubtaskPart(file, name, subtask, layout))

@@ -271,7 +271,7 @@ def collection_of(kryo: KryoSerializerSnapshot, declared: JavaType) -> TypeSeria
 
     Raises:
         EncodeError: It has another number of type arguments than that collection, or elements of a
-            class of the job's own, whose serializer in Flink 2 nobody can tell.
+            class of the job's own, whose serializer in Flink 2 is not known.
     """
     if not declared.arguments:
         return kryo.for_flink_2()

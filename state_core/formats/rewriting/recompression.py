@@ -111,12 +111,12 @@ class Recompression(Printed):
     states: list[StateCompression] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the JSON form."""
         states = [asdict(state) | {"ratio": round(state.ratio, 3)} for state in self.states]
         return {"path": self.path, "compression": self.compression, "states": states}
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read: a line, and the table of states."""
+        """Yield the text form: a line, and the table of states."""
         before = sum(state.before_bytes for state in self.states)
         after = sum(state.after_bytes for state in self.states)
         yield (

@@ -38,7 +38,7 @@ NEVER_NULL = ("timestamp", "ttl")
 
 @dataclass(frozen=True)
 class SpillTask:
-    """One new state whose rows become a spill, picklable.
+    """A picklable task: spill the rows of one new state.
 
     Attributes:
         directory: The directory of the spill.
@@ -67,7 +67,7 @@ class SpillTask:
 
 
 class SpilledElsewhere(Protocol):
-    """Rows that are never in this process: tasks of a cluster call `spill_batches` for them."""
+    """Rows that other processes have: tasks of a cluster call `spill_batches` for them."""
 
     def spill(self, task: SpillTask) -> list[Spill]:
         """Spill all rows, and return the spills in their final order."""
@@ -96,10 +96,10 @@ def spill_batches(task: SpillTask, batches: Iterable[pa.RecordBatch]) -> Spill:
 
 
 def batches_of(rows: object, place: str) -> Iterator[pa.RecordBatch]:
-    """Yield rows, in any form of Arrow's, as batches of a suitable size.
+    """Yield rows in any Arrow form as batches of a suitable size.
 
     Raises:
-        EncodeError: The rows are in no form of Arrow's.
+        EncodeError: The rows are not in an Arrow form.
     """
     if isinstance(rows, pa.RecordBatch):
         rows = [rows]
@@ -128,7 +128,7 @@ def batches_of(rows: object, place: str) -> Iterator[pa.RecordBatch]:
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yield a batch in pieces of that size."""
+    """Yield a batch in pieces of a suitable size."""
     cuts = max(-(-batch.nbytes // BATCH_BYTES), -(-len(batch) // BATCH_ROWS), 1)
     rows = max(1, -(-len(batch) // cuts))
     for at in range(0, len(batch), rows):
@@ -154,7 +154,7 @@ def _conforming(
 
 
 def _conform(layout: KeyedLayout, batch: pa.RecordBatch, place: str) -> pa.RecordBatch:
-    """Return the batch with the columns of the layout; key groups that were not given are null."""
+    """Return the batch with the columns of the layout; missing key groups are null."""
     schema = layout.schema
     given = batch.schema.names
     optional = {KEY_GROUP, RAW_KEY, RAW_VALUE}
@@ -180,7 +180,7 @@ def _conform(layout: KeyedLayout, batch: pa.RecordBatch, place: str) -> pa.Recor
 
 
 def _check_nulls(layout: KeyedLayout, batch: pa.RecordBatch, place: str, first: int) -> None:
-    """Refuse nulls where Flink has no nulls; a null with exact bytes stands for a value."""
+    """Refuse nulls where Flink has none; a null with exact bytes stands for a value."""
     names = batch.schema.names
     _refuse_nulls(batch, "key", RAW_KEY, place, first)
     if not isinstance(layout.namespace, SingletonSerializer) and not layout.opaque_key:
@@ -207,7 +207,7 @@ def _check_nulls(layout: KeyedLayout, batch: pa.RecordBatch, place: str, first: 
 
 
 def _reserved_fields(key_serializer: bytes) -> tuple[int, ...]:
-    """Return the columns of a row key of Flink SQL whose NULL has bytes that only its job tells."""
+    """Return the columns of a row key of Flink SQL whose NULL has bytes known only to its job."""
     snapshot = parse_key_serializer(key_serializer).snapshot
     if not snapshot.java_class.endswith("$RowDataSerializerSnapshot"):
         return ()
@@ -224,7 +224,7 @@ def _has_no_reserved_null(batch: pa.RecordBatch, reserved: tuple[int, ...], plac
     """Return true; a key in another key group than the job's would never be found.
 
     Raises:
-        EncodeError: A key has such a NULL, and no exact bytes.
+        EncodeError: A key has such a NULL, and exact bytes are missing.
     """
     for at in reserved:
         field = batch.column("key").field(at)
@@ -276,7 +276,7 @@ def _sorted(rows: StateRows, max_parallelism: int) -> StateRows:
 
 
 def _key_groups(rows: StateRows, max_parallelism: int) -> npt.NDArray[np.int32]:
-    """Return each row's key group, from the hash of its key or otherwise from its column."""
+    """Return each row's key group, from the hash of its key, or from its column."""
     given = rows.batch.column(KEY_GROUP)
     place = f"state {rows.name!r}"
     try:

@@ -58,7 +58,7 @@ class Spill:
 
     @property
     def entries(self) -> int:
-        """Number of entries in it."""
+        """Return the number of entries in it."""
         return int(self.runs[:, COUNT].sum())
 
 

@@ -70,7 +70,7 @@ class JobFindings(Printed, list[Finding]):
         return {"legal": not self.faults, "findings": [finding.to_json() for finding in self]}
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         title = f"{_count(self.faults, 'fault')}, {_count(len(self) - self.faults, 'warning')}"
         if not self:
             yield title

@@ -78,7 +78,7 @@ class StructSerializer(TypeSerializer):
 
     @cached_property  # a schema that uses each record twice has 2^depth fields below it
     def min_length(self) -> int:
-        """The fewest bytes of a value."""
+        """The smallest size of a value in bytes."""
         return super().min_length
 
     @property
@@ -117,7 +117,7 @@ class StructSerializer(TypeSerializer):
         return struct_array(self.arrow_type, present, columns, rows)
 
     def _columns(self, values: pa.Array) -> list[pa.Array]:
-        """Return the field columns by name; a struct may have them in any order."""
+        """Return the columns of the fields by name; a struct may have them in any order."""
         present = {field.name for field in values.type}
         missing = [name for name, _ in self.fields if name not in present]
         if missing:
@@ -127,7 +127,7 @@ class StructSerializer(TypeSerializer):
     def _by_position(self, value: Any) -> list[Any]:
         """Return the values of the fields in order, from a dict, tuple or list.
 
-        A dict may have the names of the columns, or those in Flink.
+        The keys of a dict are the names of the columns, or those in Flink.
         """
         if isinstance(value, dict):
             names = zip(self.names, self.fields, strict=True)
@@ -238,7 +238,7 @@ class ObjectSerializer(TupleSerializer):
 class RowSerializer(StructSerializer):
     """`Row`: a bit mask of row kind and nulls, then the fields that are not null.
 
-    The column has the fields only. A row whose kind is not `+I` keeps its exact bytes beside.
+    The column has only the fields. A row whose kind is not `+I` keeps its exact bytes, too.
 
     Args:
         elements: The fields' serializers; `Row` state has no names.

@@ -139,7 +139,7 @@ class Cursor:
 
     @property
     def there(self) -> BoolArray:
-        """Whether each value is present."""
+        """Return whether each value is present."""
         return np.ones(self.rows, np.bool_) if self.present.size == 0 else self.present != 0
 
     def refuse(self, rows: BoolArray, problem: Callable[[int], str]) -> None:

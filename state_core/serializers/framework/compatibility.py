@@ -13,7 +13,7 @@ the bytes are not enough to decide. A verdict always has reasons.
 ==============================================  ==============================================
 
 Of nested serializers the worst verdict counts, in the order of this table: one field that needs
-migration is enough to migrate the whole.
+migration is enough to migrate the complete value.
 
 Source: `TypeSerializerSchemaCompatibility`, `CompositeTypeSerializerUtil` in
 `org.apache.flink.api.common.typeutils`; the key's rule is that of the state backends.
@@ -47,7 +47,7 @@ class Reason:
     """One cause of a verdict.
 
     Attributes:
-        path: The path in the type: `value.address.street`; empty for the whole.
+        path: The path in the type: `value.address.street`; empty for the type itself.
         old: The old type or value.
         new: The new type or value.
         rule: The rule that decides, as a sentence without a period.
@@ -113,7 +113,7 @@ def migrate(old: str, new: str, rule: str) -> Compatibility:
 
 
 def unknown(old: str, new: str, settled_by: str) -> Compatibility:
-    """Return the verdict if the bytes are not enough; `settled_by` names what would be."""
+    """Return the verdict if bytes are not enough; `settled_by` names what would decide."""
     return Compatibility(Verdict.UNKNOWN, (Reason("", old, new, settled_by),))
 
 
@@ -123,7 +123,7 @@ def incompatible(old: str, new: str, rule: str) -> Compatibility:
 
 
 def worst_of(results: Iterable[Compatibility]) -> Compatibility:
-    """Return the worst of several verdicts, with the reasons of all that are not as is.
+    """Return the worst verdict, with the reasons of all that are not `COMPATIBLE_AS_IS`.
 
     Reasons come worst first, so that the first line of a report is the most important one.
     Reconfigured snapshots are not combined: a composite snapshot builds its own from its nested
@@ -139,7 +139,7 @@ def worst_of(results: Iterable[Compatibility]) -> Compatibility:
 def strict(result: Compatibility, what: str) -> Compatibility:
     """Return the verdict on a part that can't be migrated: a key, namespace or user key.
 
-    Flink finds entries by the bytes of these, so the bytes must stay as they are.
+    Flink looks entries up by these bytes, so they must not change.
     """
     if result.verdict is not Verdict.COMPATIBLE_AFTER_MIGRATION:
         return result

@@ -1,8 +1,8 @@
-"""Layouts: how the bytes of a value follow each other.
+"""Layouts: the order of the bytes of a value.
 
-A layout consists of the words of `kernels.skip` and of serializers, which have layouts themselves.
-A serializer says its layout once, and has from it the program that walks its values, and the fewest
-bytes of one::
+A layout consists of words of `kernels.skip` and of serializers, which have layouts themselves. A
+serializer declares its layout once; the program that walks its values and the smallest size of a
+value are derived from it::
 
     Map        repeat(key, when(value))
     Nullable   either(padding, value)
@@ -21,15 +21,15 @@ Program: TypeAlias = tuple[int, ...]
 
 
 class ByteLayout(Protocol):
-    """What values consist of: a serializer, or a word."""
+    """A part of a layout: a serializer or a word."""
 
     @property
     def self_delimiting(self) -> bool:
-        """Whether a value's end is known from its bytes."""
+        """Return whether the bytes of a value determine its end."""
 
     @property
     def min_length(self) -> int:
-        """The fewest bytes of a value."""
+        """Return the smallest size of a value in bytes."""
 
     def skip_program(self) -> Program | None:
         """Return the program that walks one value; None if no program can."""
@@ -37,14 +37,14 @@ class ByteLayout(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sequenced:
-    """Values one behind the other, without anything between them."""
+    """Consecutive values, without anything between them."""
 
     parts: tuple[ByteLayout, ...]
     self_delimiting: ClassVar[bool] = True
 
     @property
     def min_length(self) -> int:
-        """The sum of the parts' minimum lengths; a part that goes on to the end may be empty."""
+        """Return the sum of the parts' minimum lengths; a part up to the end may be empty."""
         return sum(part.min_length for part in self.parts if part.self_delimiting)
 
     def skip_program(self) -> Program | None:
@@ -72,7 +72,7 @@ class Word:
 
 
 def _programs(parts: Sequence[ByteLayout]) -> list[Program] | None:
-    """Return the programs of all parts; None if one has none."""
+    """Return the programs of all parts; None if a part has no program."""
     programs = []
     for part in parts:
         program = part.skip_program()
@@ -83,7 +83,7 @@ def _programs(parts: Sequence[ByteLayout]) -> list[Program] | None:
 
 
 def sequence(*parts: ByteLayout) -> ByteLayout:
-    """Return the layout of values one behind the other."""
+    """Return the layout of consecutive values."""
     return parts[0] if len(parts) == 1 else Sequenced(parts)
 
 
@@ -94,7 +94,7 @@ BIG_DECIMAL = Word((skip.BIGDEC,), 4)
 
 
 def fixed(size: int) -> ByteLayout:
-    """Return the layout of so many bytes."""
+    """Return the layout of a fixed number of bytes."""
     return Word((skip.FIXED, size), size) if size else NOTHING
 
 
@@ -104,7 +104,7 @@ def sized(width: int = 1, least: int = 0) -> ByteLayout:
 
 
 def repeat(*parts: ByteLayout) -> ByteLayout:
-    """Return the layout of an i32 count, and as many elements of these parts."""
+    """Return the layout of an i32 count, and so many elements of these parts."""
     return Word((skip.REPEAT,), 4, (sequence(*parts),))
 
 
@@ -143,7 +143,7 @@ def choice(
 
 
 def prefix(parts: Sequence[ByteLayout], padding: int | None) -> ByteLayout:
-    """Return the layout of the number of fields as an i32, and of as many of the fields.
+    """Return the layout of an i32 number of fields, and of so many of the first fields.
 
     Args:
         parts: All fields.
@@ -160,5 +160,5 @@ def _choice(
 
 
 def marked(part: ByteLayout) -> ByteLayout:
-    """Return the layout of a value that begins with an i32, the least of which is null."""
+    """Return the layout of a value that begins with an i32, whose smallest number means null."""
     return Word((skip.MARKED,), 4, (part,))

@@ -1,7 +1,7 @@
-"""Values read whole, for people: with all that their columns can't hold.
+"""Exact values as text, where typed columns can't represent them.
 
-A column cuts off nanoseconds, and has no year 12345. While values are read whole, a serializer's
-`read` returns such a value as the text that says all of it; every other value is as ever.
+A column cuts off nanoseconds, and has no year 12345. Within `whole_values`, a serializer's `read`
+returns such a value as exact text, and all other values as usual.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SAID = (type(None), bool, int, str, bytes, Decimal, datetime, date, time)
 
 
 class WholeText(str):
-    """A value that no column holds, as text.
+    """The exact text of a value that no column can hold.
 
     Attributes:
         numbers: The numbers that its serializer writes.
@@ -43,7 +43,7 @@ class WholeText(str):
 
 @contextmanager
 def whole_values() -> Iterator[None]:
-    """Read values whole in this thread, until the context ends."""
+    """Read exact values in this thread, until the context ends."""
     token = _whole.set(True)
     try:
         yield
@@ -52,15 +52,15 @@ def whole_values() -> Iterator[None]:
 
 
 def reads_whole() -> bool:
-    """Return whether this thread reads values whole."""
+    """Return whether this thread reads exact values."""
     return _whole.get()
 
 
 def said(value: Any) -> Any:
-    """Return a value as JSON says it, without what only Python's object has.
+    """Return a value made only of types that JSON can represent exactly.
 
     Raises:
-        EncodeError: JSON does not say all of it: a NaN's bits, an object of another class.
+        EncodeError: JSON can't represent it: the bits of a NaN, or an object of another class.
     """
     kind = type(value)
     if kind in _SAID or kind is WholeText:

@@ -1,7 +1,7 @@
-"""Types of flink-scala-api, the Scala API that goes on for Flink 1 and 2.
+"""Types of flink-scala-api, the successor of Flink's Scala API for Flink 1 and 2.
 
-A case class is a struct `f0`, `f1`, ... that may be null, a collection a list, a `Map` a map, a
-mapped type that to which its mapper maps it. Keys of Scala jobs are assigned to key groups by
+A case class becomes a nullable struct `f0`, `f1`, ..., a collection a list, a `Map` a map, and a
+mapped type the type that its mapper maps it to. Keys of Scala jobs are assigned to key groups by
 Scala's hash codes, which are derived for tuples only.
 
 Source: `org.apache.flinkx.api.serializer` of flink-scala-api 1.1 to 2.2, and
@@ -54,14 +54,15 @@ NULL_CLASS = -1  # fields of a null: every version that knows nulls reads it
 
 
 class CountedClassSerializer(CaseClassSerializer):
-    """A case class or a Scala tuple: the number of its fields, then these, or padding for null.
+    """A case class or a Scala tuple: the number of its fields, the fields, or padding for null.
 
-    A value with fewer fields is of an older class: the others are null, and its exact bytes stay.
+    A value with fewer fields is of an older class: missing fields are null, and its exact bytes
+    stay.
 
     Args:
         case_class: Its Java class.
         elements: The fields' serializers.
-        current: Whether the version has nulls and a right length, since 1.2.8.
+        current: Whether the version writes nulls and returns the right length, as since 1.2.8.
     """
 
     def __init__(
@@ -75,12 +76,12 @@ class CountedClassSerializer(CaseClassSerializer):
 
     @property
     def wire_length(self) -> int:
-        """Four bytes, and those of the fields if they have a length."""
+        """The fixed length: four bytes and the fields, if all of these have a length."""
         return 4 + self.padding if self.padding else VARIABLE
 
     @property
     def byte_layout(self) -> ByteLayout:
-        """The number of fields, and as many of them; or padding."""
+        """The layout: the number of fields, then so many fields, or padding."""
         return prefix(self.parts, self.padding if self.current else None)
 
     def read(self, source: DataInput) -> Any:
@@ -179,7 +180,7 @@ class CountedClassSerializer(CaseClassSerializer):
 
 
 class EmptyClassSerializer(TypeSerializer):
-    """A case class without fields: their number, 0, or that of null; true or null."""
+    """A case class without fields: the number 0, or -1 for null; the column has true or null."""
 
     arrow_type = pa.bool_()
     length = 4
@@ -299,7 +300,7 @@ class MappedSerializer(TypeSerializer):
 
 
 class MarkedSerializer(MappedSerializer):
-    """A value that begins with an i32, the least of which stands for null."""
+    """A value that begins with an i32, whose smallest number stands for null."""
 
     def __init__(self, value: TypeSerializer, name: str = "") -> None:
         super().__init__(value, name or value.name)
@@ -347,7 +348,7 @@ class MarkedSerializer(MappedSerializer):
 
 
 class ScalaEitherSerializer(EitherSerializer):
-    """`Either`, which since 2.0 has the length of its sides if that is one, without the flag."""
+    """`Either`; since 2.0 with the length of its sides if both have the same, without the flag."""
 
     def __init__(self, left: TypeSerializer, right: TypeSerializer) -> None:
         super().__init__(left, right)
@@ -355,7 +356,7 @@ class ScalaEitherSerializer(EitherSerializer):
 
     @property
     def wire_length(self) -> int:
-        """The byte of the flag, and the length of the sides if they have the same."""
+        """The fixed length: one byte for the flag, and the sides, if they have the same length."""
         same = self.left.wire_length == self.right.wire_length
         return 1 + self.left.wire_length if same and self.left.wire_length >= 0 else VARIABLE
 

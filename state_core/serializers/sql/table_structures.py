@@ -192,7 +192,7 @@ class NodeSerializerSnapshot(_NamedFieldsSnapshot):
     def of(
         cls, row: TypeSerializerSnapshot, link: TypeSerializerSnapshot
     ) -> NodeSerializerSnapshot:
-        """Return the snapshot of nodes of such rows; `link` is that of a Long that may be null."""
+        """Return the snapshot of nodes of these rows; `link` is the snapshot of a nullable Long."""
         return cls.around(row, LONG(), link, link, link, LONG())
 
 
@@ -212,7 +212,7 @@ class RowDataKeySerializerSnapshot(TypeSerializerSnapshot):
     def of(
         cls, equaliser: bytes, hash_function: bytes, row: TypeSerializerSnapshot
     ) -> RowDataKeySerializerSnapshot:
-        """Return the snapshot of such rows, with the generated code as Java streams."""
+        """Return the snapshot of these rows, with the generated code as Java streams."""
         snapshot = cls()
         snapshot.equaliser, snapshot.hash_function, snapshot.row = equaliser, hash_function, row
         return snapshot

@@ -92,8 +92,8 @@ def connected(url: str) -> Iterator[FlinkCluster]:
     """Connect to the cluster of `--flink`.
 
     Raises:
-        DeclarationError: Only a file names it, and the environment has credentials: who wrote that
-            file would get them.
+        DeclarationError: Only a file names the cluster, and the environment has credentials, which
+            the author of that file would get.
     """
     require_extra("flink")
     from statelake.pipelines.live.cluster import FlinkCluster  # noqa: PLC0415 - requests only when wanted
@@ -113,7 +113,7 @@ def connected(url: str) -> Iterator[FlinkCluster]:
 
 @contextmanager
 def status_line(*, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Show the awaited event on standard error, if that is a terminal."""
+    """Show the event that the command waits for on standard error, if that is a terminal."""
     if quiet or not sys.stderr.isatty():
         yield lambda _: None
         return

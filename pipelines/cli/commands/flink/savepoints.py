@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _ImportTarget:
-    """Where a savepoint is imported."""
+    """The job and the snapshot id for the import of a savepoint."""
 
     job: Job
     snapshot_id: str | None

@@ -70,7 +70,7 @@ def find(source: NamedSnapshot, value: str, request: FindValue, as_json_: bool) 
     else:
         _print(value, hits)
     refuse_problems(hits.problems)
-    if not hits:  # it may be where nobody can look
+    if not hits:  # it may be in an unreadable part
         refuse_problems(hits.entries_lost)
     answer(yes=bool(hits))
 
@@ -123,7 +123,7 @@ def _named(unsearched: Unsearched) -> str:
 
 
 def _content(row: dict[str, Any], name: str, raw: str) -> str:
-    """Return what an entry holds, with the bytes of what JSON does not say."""
+    """Return the content of an entry, with the bytes of parts that JSON can't represent."""
     more = [f"{raw} {row[raw]}"] if raw in row else []
     return _cut(" ".join(filter(None, [cell_text(name, row.get(name)), *more])))
 

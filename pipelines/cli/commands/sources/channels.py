@@ -113,7 +113,7 @@ def _place(channel: Channel) -> dict[str, Any]:
 
 
 def _described(elements: ChannelElements) -> dict[str, Any]:
-    """Return a channel as JSON can hold it."""
+    """Return the JSON form of a channel."""
     return _place(elements.channel) | {
         "operator_id": elements.channel.operator_id,
         "buffers": elements.buffers,

@@ -1,7 +1,7 @@
 """Tables of entries with changes, to which the changes are applied one after the other.
 
 If namespaces of a reducing or aggregating state are merged, its value comes from the job's own
-function. Flink's windows write the result right behind the merge; without it the state is refused.
+function. Flink's windows write the result right after the merge; without it the state is refused.
 
 Source: the `*StateChangeApplier` classes in `org.apache.flink.state.changelog.restore`.
 """
@@ -40,7 +40,7 @@ SAVEPOINT = "take a savepoint (flink savepoint), which holds what the changes ma
 
 
 class _Words:
-    """Byte strings, to be found among pieces of a buffer."""
+    """A sorted set of byte strings, for membership tests of pieces of a buffer."""
 
     def __init__(self, words: Iterable[bytes]) -> None:
         ascending = sorted(words)
@@ -109,7 +109,7 @@ class ChangeTable(ABC):
         return key + _trailer(len(key)) + namespace + _trailer(len(namespace))
 
     def _merged(self, joined: bytes, key: bytes, rest: bytes) -> tuple[bytes, ...]:
-        """Return the keys with the namespaces that are merged into the target."""
+        """Return the key with each namespace that is merged into the target."""
         namespace, source = self.layout.namespace, DataInput(rest, "a merge")
         namespace.skip(source)
         if self.joined(key, rest[: source.position]) != joined:
@@ -138,13 +138,13 @@ class Values(ChangeTable):
         self.table: dict[bytes, bytes | None] = {}
 
     def overwrite(self, joined: Iterable[bytes], values: Iterable[bytes | None]) -> None:
-        """Note all changes without merges at once: the last value of a key stays."""
+        """Note all changes in one call, without merges: the last value of a key stays."""
         last_values = dict(zip(joined, values, strict=True))
         self.keys.update(last_values)
         self.steps.extend(last_values.items())
 
     def note(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
-        """Note a change: a value, the keys that are merged into this one, or nothing."""
+        """Note a change: a value, the keys that are merged into this key, or a removal."""
         change: bytes | tuple[bytes, ...] | None = None if operation == CLEAR else rest
         if operation == MERGE_NS:
             change = self._merged(joined, key, rest)
@@ -199,7 +199,7 @@ class _Lists(ChangeTable):
         self.table: dict[bytes, list[bytes]] = {}
 
     def note(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
-        """Note a change: whether the list is cleared, its elements, or the keys merged into it."""
+        """Note a change: whether it clears the list, and the elements or keys that it adds."""
         change: list[bytes] | tuple[bytes, ...] = []
         if operation == MERGE_NS:
             change = self._merged(joined, key, rest)
@@ -367,7 +367,7 @@ def _elements(rest: bytes, parts: Sequence[TypeSerializer]) -> list[tuple[bytes,
 
 
 def _trailer(length: int) -> bytes:
-    """Return a length behind an ambiguous key: base 256, low byte first."""
+    """Return the length that follows an ambiguous key: base 256, low byte first."""
     return length.to_bytes(max(1, (length.bit_length() + 7) // 8), "little")
 
 
@@ -377,7 +377,7 @@ def _check_at_end(source: DataInput) -> None:
 
 
 def check_ends(*parts: TypeSerializer) -> None:
-    """Refuse types whose values only their class can walk."""
+    """Refuse types whose values end where only their class knows."""
     for part in parts:
         if not part.self_delimiting:
             raise UnsupportedFormatError(

@@ -239,7 +239,7 @@ class _HeapGroupReader(EntryWalker):
 
     @property
     def recovers(self) -> bool:
-        """Whether values of unknown ends are found by the structure around them."""
+        """Return whether values of unknown ends are found by the structure around them."""
         return bool(self.opaque and self.file.max_parallelism and self.complete)
 
     def found(self) -> Iterator[Entries]:
@@ -342,7 +342,7 @@ class _HeapGroupReader(EntryWalker):
 
         Args:
             order: The order of the states, if it is known.
-            lost: Gets the error if not all are determined; those that are, are returned.
+            lost: Receives the error if not all are determined; the determined ones are returned.
 
         Raises:
             AmbiguousError: The positions are not determined.

@@ -223,8 +223,8 @@ def recover_states(
         places: Given the id of an opaque state, as `entry_starts`.
         order: The ids of all states in the order of the file, if that is known.
         borders: The start of each state, if it is known.
-        lost: Gets the error if there are several ways or none; those states are returned then that
-            are cut alike in all of them. Without it, the error is raised.
+        lost: Receives the error if there are several ways or none; then only the states that are
+            cut equally in all ways are returned. Without it, the error is raised.
 
     Raises:
         AmbiguousError: They can be cut in two ways, or in no way, or finding out takes too much

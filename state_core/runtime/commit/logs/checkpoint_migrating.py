@@ -75,7 +75,7 @@ class MigratedLog(Printed):
         return sum(task.outcome == REFUSED for task in self.tasks)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return it as JSON can hold it."""
+        """Return the JSON form."""
         return [asdict(task) for task in self.tasks]
 
     @property
@@ -87,7 +87,7 @@ class MigratedLog(Printed):
         return Table(title, ("<task", "<outcome", "<checkpoint", "<why"), rows)
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         yield self.table
 
 

@@ -137,7 +137,7 @@ class LastCheckpoints(Printed):
         ]
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         tasks = f"{len({(each.key.grouper, each.task) for each in self.records})} tasks"
         if all(each.snapshot for each in self.records):
             columns = ("<task", ">run", "<snapshot", "<backends", "<checkpoint", ">age")

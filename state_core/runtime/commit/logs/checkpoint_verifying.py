@@ -87,13 +87,13 @@ class VerifiedLog(Printed):
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the JSON form."""
         faults = self.faults
         markers = [asdict(marker) for marker in self.markers]
         return {"sound": not faults, "faults": faults, "markers": markers}
 
     def lines(self) -> Iterator[str | Table]:
-        """Yield what people read."""
+        """Yield the text form: lines and tables."""
         rows = [
             (marker.task, marker.checkpoint, marker.store,
              SHORT.get(marker.backend, marker.backend), marker.outcome,

@@ -52,20 +52,20 @@ class CheckpointLog(Protocol):
         """
 
     def read(self, after: int = -1) -> Iterable[LogRecord]:
-        """Yield the records behind an offset, in their order."""
+        """Yield the records after an offset, in their order."""
 
 
 class FileCheckpointLog:
-    """A log on any file system: a file for each record, which appears whole or not at all.
+    """A log on any file system: a file for each record, which appears complete or not at all.
 
     Files are never changed, as object stores can't append. If writers of several processes take the
-    same number, neither record is lost: names end with the writer.
+    same number, neither record is lost: names end with the id of the writer.
 
     Args:
         directory: The directory of the records.
         clock: Returns milliseconds since 1970.
-        keep: The number of records at which replaced ones are removed; again when the log has twice
-            the number of records that were left, plus this number.
+        keep: The number of records at which replaced records are first removed. Later they are
+            removed when the log has twice the records that the last removal left, plus this number.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class FileCheckpointLog:
         """Append a record."""
         rest = _HEAD.pack(0, self.clock(), len(key))[4:] + key + message
         data = struct.pack(">I", zlib.crc32(rest)) + rest
-        with self._lock:  # the tasks of a container append at once
+        with self._lock:  # the tasks of a container append at the same time
             names = self._names()
             number = self._offset(names[-1]) + 1 if names else 0
             self.directory.write(f"{number:020}-{self._writer}{_SUFFIX}", data)
@@ -90,7 +90,7 @@ class FileCheckpointLog:
                 self.compact()
 
     def read(self, after: int = -1) -> Iterator[LogRecord]:
-        """Yield the records behind an offset.
+        """Yield the records after an offset.
 
         Raises:
             CheckpointRecordError: A file is damaged.
@@ -120,7 +120,7 @@ class FileCheckpointLog:
             except MissingFileError:
                 if self.directory.is_file(name):
                     raise
-                continue  # another writer has removed it at this moment
+                continue  # another writer has just removed it
             if key in last:
                 self.directory.delete(last[key])
             last[key] = name

@@ -65,7 +65,7 @@ def replaces(
 
 
 class CheckpointManager:
-    """Reads and writes the checkpoints of tasks in a log.
+    """A reader and writer of the checkpoints of tasks in a log.
 
     Args:
         log: The log.

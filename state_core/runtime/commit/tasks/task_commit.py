@@ -42,7 +42,7 @@ Offsets = Mapping[SystemStreamPartition, str]
 
 
 class InputTrimmer(Protocol):
-    """Removes processed records from inputs that are not read by others."""
+    """Remove processed records from inputs that are not read by others."""
 
     def __call__(self, offsets: Offsets, /) -> None:
         """Remove the records at and before these offsets."""

@@ -127,7 +127,7 @@ class TypeForm:
 
     @property
     def is_named(self) -> bool:
-        """Whether the type is one of several roots, and has its root as name."""
+        """Return whether the type is one of several roots, and has its root as name."""
         return self.type in (SimpleType, LengthType, TimestampType)
 
 
