@@ -191,7 +191,7 @@ def test_counting_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object, **__: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("statelake.state_core.formats.description.measure_operator", never)
+    monkeypatch.setattr("statelake.state_core.formats.describing.measure_operator", never)
     report = inspected(WORDS, "--no-entries")
     assert "entries" not in state_of(report, "counter", "count")
     monkeypatch.setattr("statelake.state_core.formats.describing.AUTO_COUNT_BYTES", 10)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("own_registry")
 
 WRONG = """
 from statelake.state_core.runtime.declarations import StateDeclarations
-from statelake.state_core.runtime.process import Job, OneInputStreamProcessFunction
+from statelake.state_core.runtime.process import OneInputStreamProcessFunction, StreamJob
 
 COUNT = StateDeclarations.value_state("count", "Long")
 
@@ -28,7 +28,7 @@ class Counting(OneInputStreamProcessFunction):
     def process_record(self, record, output, ctx):
         pass
 
-JOB = Job("wrong")
+JOB = StreamJob("wrong")
 JOB.source("words", "words.jsonl").process(Counting(), uid="count", output={})
 """
 

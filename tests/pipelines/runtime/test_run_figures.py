@@ -192,7 +192,7 @@ INTERRUPTED = """
 import os, signal
 from pathlib import Path
 from statelake.state_core.runtime.declarations import StateDeclarations
-from statelake.state_core.runtime.process import Job, OneInputStreamProcessFunction
+from statelake.state_core.runtime.process import OneInputStreamProcessFunction, StreamJob
 
 COUNT = StateDeclarations.value_state("count", "Long")
 HERE = Path(__file__).parent
@@ -206,7 +206,7 @@ class Counting(OneInputStreamProcessFunction):
             (HERE / "words" / "2.jsonl").write_text('{"word": "late"}\\n')
             os.kill(os.getpid(), signal.SIGINT)
 
-JOB = Job("interrupted")
+JOB = StreamJob("interrupted")
 words = JOB.source("words", str(HERE / "words"), format="json").key_by("word", "String")
 words.process(Counting(), uid="count", output={})
 """
