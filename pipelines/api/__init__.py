@@ -26,6 +26,7 @@ from, held, released or committed, by its whole id alone. Each raises a `StateEr
 is wrong and what to do, and leaves the lake as it was.
 """
 
+import statelake as sl
 from statelake.pipelines.api.checkpoints import Checkpoints
 from statelake.pipelines.api.editor import SnapshotEditor
 from statelake.pipelines.api.jobs import Job
@@ -42,3 +43,9 @@ __all__ = [
     "LiveRescale",
     "SnapshotEditor",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name in sl.__all__:  # functions of savepoints: their modules are loaded when they are used
+        return getattr(sl, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -386,7 +386,7 @@ class Growth(Printed):
             for time, entries, size in state.expired
         ]
         trend = self._trend_json(state.trend)
-        return {**json_value(state), "trend": trend, "expired": expired}
+        return {**plain(json_value(state)), "trend": trend, "expired": expired}
 
     def lines(self) -> Iterator[str | Table]:
         """Yield the text form: lines and tables."""

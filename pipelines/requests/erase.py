@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from statelake.pipelines.engine import Progress
 
 
+def _choice(text: str) -> str | None:
+    """Return a choice; None of an empty text, which refuses."""
+    return text or None
+
+
 class Erase(Request):
     """Keys and rows that go from a snapshot, and from the files that have them."""
 
@@ -25,8 +30,8 @@ class Erase(Request):
     carried: Literal["drop", "keep"] | None = option(
         "What to do with raw, channel, coordinator and master state, and with keyed state kept as"
         " bytes, which can't be searched.",
-        default=None,
-    )
+        default=None, parse=_choice,
+    )  # fmt: skip
     blobs: Sequence[str] = option("A blob store of `statelake run`, erased from too.", default=())
     changelogs: Sequence[str] = option("A directory of changelogs, erased from too.", default=())
 

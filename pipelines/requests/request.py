@@ -167,16 +167,19 @@ class Option:
         self.kind = type(self.choices[0]) if self.choices else parts[0]
 
     def value_of(self, given: Any) -> Any:
-        """Return a value as the request has it: lists as tuples, texts parsed.
+        """Return a value as the request has it: lists as tuples, maps copied, texts parsed.
 
         Raises:
             DeclarationError: A text can't be parsed, or a value is out of bounds, or no choice.
         """
+        given = () if given is None and self.many else given
         if self.paired:
-            return self._pairs(given.items() if isinstance(given, Mapping) else given or ())
-        if not self.many or isinstance(given, Mapping):
+            return self._pairs(given.items() if isinstance(given, Mapping) else given)
+        if not self.many:
             return self._one(given)
-        values = map(self._one, (given,) if isinstance(given, str) else given or ())
+        if isinstance(given, Mapping):
+            return dict(given) if self.keyed else given
+        values = map(self._one, (given,) if isinstance(given, str) else given)
         return dict(values) if self.keyed else tuple(values)
 
     def _pairs(self, given: Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import statelake as sl
+from statelake.pipelines import api
 from statelake.pipelines.api import SnapshotEditor
 from statelake.pipelines.lake.query.statements import check_statements
 from statelake.state_core.errors import DeclarationError, HeldError, NotFoundError, ReadOnlyError
@@ -269,6 +270,15 @@ def test_an_erasure_is_planned_executed_and_audited(tmp_path: Path) -> None:
     assert lake.plan_clean().files == 0
 
 
+def test_an_erasure_without_a_choice_is_one_that_refuses(made: sl.Job) -> None:
+    """An empty text is no choice, in a lake as of a snapshot."""
+    for erasure in (made.lake.erase("r", keys=[1], carried=""),  # type: ignore[arg-type]
+                    made["monday"].erase("r", keys=[1])):  # fmt: skip
+        assert erasure.request.carried == ""
+    with pytest.raises(DeclarationError, match="must be one of drop, keep"):
+        made.lake.erase("r", keys=[1], carried="lose")  # type: ignore[arg-type]
+
+
 def test_what_is_shown_of_each_is_short(made: sl.Job) -> None:
     """A line: a record of a snapshot names thousands of files."""
     monday = made["monday"]
@@ -287,6 +297,17 @@ def test_what_is_shown_of_each_is_short(made: sl.Job) -> None:
 def test_the_package_has_every_name_of_the_door() -> None:
     """Each is imported when it is first used."""
     assert [name for name in sl.__all__ if not hasattr(sl, name)] == []
+
+
+def test_functions_are_names_of_the_interface_as_well() -> None:
+    """They are those of the package, by attribute and by import."""
+    from statelake.pipelines.api import scan  # noqa: PLC0415 - by name, when it is used
+
+    assert scan is sl.scan
+    functions = ("check_integrity", "compress", "copy_snapshot", "diff", "drill", "salvage")
+    assert [name for name in functions if getattr(api, name) is not getattr(sl, name)] == []
+    with pytest.raises(AttributeError, match="'nothing'"):
+        api.nothing  # noqa: B018
 
 
 def test_who_opens_a_snapshot_loads_neither_the_lake_nor_the_runtime() -> None:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Literal
 
 import click
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -20,6 +21,7 @@ from statelake.pipelines.cli.options import request_options
 from statelake.pipelines.live.requests import Drill
 from statelake.pipelines.orchestration.requests import settings_of
 from statelake.pipelines.requests.edit import Edit
+from statelake.pipelines.requests.erase import Erase
 from statelake.pipelines.requests.imports import ImportSnapshot
 from statelake.pipelines.requests.request import Request, asks, option, options_of
 from statelake.pipelines.requests.savepoints import Export
@@ -223,3 +225,11 @@ def test_a_choice_and_a_bound_hold_in_python_too() -> None:
         Export("/sp", compression="gzip")  # type: ignore[arg-type]
     with pytest.raises(DeclarationError, match="--metadata-version is 7, and must be at most 6"):
         Export("/sp", metadata_version=7)
+
+
+def test_what_is_given_stays_the_callers() -> None:
+    """A map is copied, and columns of NumPy and pandas are lists."""
+    where = {"orders/total": "value > 1"}
+    erased = Erase("r", keys=np.array(["a", "b"]), where=where)  # type: ignore[arg-type]
+    where.clear()
+    assert (erased.keys, erased.where) == (("a", "b"), {"orders/total": "value > 1"})

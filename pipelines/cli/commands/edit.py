@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from statelake import Job, Lake
+from statelake import Lake
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show
 from statelake.pipelines.cli.options import (
@@ -88,8 +88,11 @@ def edit(
     with progress_bar("editing", quiet=as_json_) as progress:
         opened = Lake(lake).job(job, engine=engine, progress=progress)
         snapshot = opened[snapshot_named(opened, parent)]
-        merged = [_snapshot_id(opened, other) for other in request.merge]
-        editor = snapshot.edit(snapshot_id, **vars(request) | {"merge": merged})
+        editor = snapshot.edit(snapshot_id, **vars(request) | {"merge": ()})
+        for other in request.merge:
+            owner, colon, name = other.rpartition(":")
+            merged = opened.lake.job(owner) if colon else opened
+            editor.merge(snapshot_named(merged, name), job=merged.name)
         done = editor.save(note=note, dry_run=dry_run)
     show(done, as_json_=as_json_, marked=done.record.snapshot_id)
     if request.expire and request.at is None:
@@ -100,10 +103,3 @@ def edit(
             " --taken, that may be the time of copying: give --at",
             err=True,
         )
-
-
-def _snapshot_id(job: Job, other: str) -> str:
-    """Return which snapshot is merged in, by its whole id."""
-    owner, colon, name = other.rpartition(":")
-    merged = job.lake.job(owner) if colon else job
-    return f"{merged.name}:{snapshot_named(merged, name)}"

@@ -96,6 +96,8 @@ class _HeapTable:
 class HeapValueTable(_HeapTable):
     """A table of one value for each key."""
 
+    in_memory = True
+
     def get(self, group: int, key: bytes) -> bytes | None:
         """Return the value of a key; None without a value."""
         value: bytes | None = self.groups[group - self.first].get(key)

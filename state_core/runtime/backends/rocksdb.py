@@ -209,6 +209,8 @@ class _RocksDBTable:
 class RocksDBValueTable(_RocksDBTable):
     """A table of one value for each key."""
 
+    in_memory = False
+
     def get(self, group: int, key: bytes) -> bytes | None:
         """Return the value of a key; None without a value."""
         value: bytes | None = self.family.get(self.database.head(group) + key)

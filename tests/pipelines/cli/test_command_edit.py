@@ -52,6 +52,16 @@ def test_several_changes_at_once(lake: Catalog, tmp_path: Path) -> None:
     assert lake.snapshot("orders", "edited").note == "why"
 
 
+def test_a_merged_snapshot_with_a_colon_in_its_id(lake: Catalog) -> None:
+    """It is found by how its id begins, with a job and without one."""
+    import_as(lake, OPERATOR, "tuesday:06")
+    for number, name in enumerate(("tuesday", "orders:tuesday")):
+        ran = run("edit", "--lake", lake.location, *PLACE[:-1], f"e{number}", "--merge", name)
+        assert (ran.code, ran.err) == (0, "tuesday is completed to tuesday:06\n")
+        labels = {each.label for each in lake.snapshot("orders", f"e{number}").operators}
+        assert {"kinds", "opstate"} <= labels
+
+
 def test_for_people(lake: Catalog) -> None:
     """One line of what was made, and a table of the states that differ."""
     ran = run("edit", "--lake", lake.location, *PLACE, "--drop-state", "kinds/total")

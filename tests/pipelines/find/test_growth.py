@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ import pytest
 import statelake as sl
 from statelake.pipelines.find.growth import Described, Growth, described, growth_of
 from statelake.state_core.errors import DeclarationError, NotFoundError
+from statelake.state_core.formats.key_weights import HeavyKey
 from tests.support.command import run
 from tests.support.lakes import DEMO, FLINK, KINDS
 from tests.support.savepoints.change_logs import unpack
@@ -112,6 +114,14 @@ def test_one_hot_key(tmp_path: Path) -> None:
     assert grown.states[0].heaviest.key == 7
     assert grown.skew[1] > 1.5 > grown.skew[0]
     assert grown.groups[0].key_group == grown.states[0].heaviest.key_group
+
+
+def test_the_json_of_a_hot_key_of_bytes(tmp_path: Path) -> None:
+    """Python's own encoder takes it, with the bytes in Base64."""
+    grown = history(tmp_path, lambda week: value("cart", range(100 + 100 * week)), 3).growth()
+    grown.states[0].heaviest = HeavyKey(b"\xff\x00", 1, 2, 3)
+    (state,) = json.loads(json.dumps(grown.to_json()))["states"]
+    assert state["heaviest"] == {"key": "/wA=", "key_group": 1, "entries": 2, "bytes": 3}
 
 
 def test_wider_values(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ Source: `StateTable` of the heap backend, column families of RocksDB's, `RocksDB
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import ClassVar, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from statelake.state_core.model.handles import KeyGroupRange
 DELIMITER = b","
 PENDING_BYTES = 8 << 20
 PENDING_COST = 100  # cost of an element in addition to its bytes
+FLUSHED_LISTS = 1 << 11
 
 
 class SnapshotRun(NamedTuple):
@@ -51,7 +52,13 @@ class EntryTable(Protocol):
 
 
 class ValueTable(EntryTable, Protocol):
-    """A table of one value for each key."""
+    """A table of one value for each key.
+
+    Attributes:
+        in_memory: Whether entries are in memory anyway.
+    """
+
+    in_memory: ClassVar[bool]
 
     def get(self, group: int, key: bytes) -> bytes | None:
         """Return the value of a key; None without a value."""
@@ -74,8 +81,8 @@ class ValueTable(EntryTable, Protocol):
 class ListTable:
     """A table of one list for each key: its elements, with a delimiter in between.
 
-    Appended elements wait in memory until the list is read, a snapshot is taken, or too many wait:
-    RocksDB's merge, which Flink uses, is not available in Python.
+    Appended elements wait in memory until the list is read, a snapshot is taken, or too many wait
+    of lists on disk: RocksDB's merge, which Flink uses, is not available in Python.
 
     Args:
         table: The table of the lists.
@@ -90,17 +97,21 @@ class ListTable:
         """Append elements to those of a key."""
         self._pending.setdefault((group, key), []).append(elements)
         self._waiting += len(elements) + PENDING_COST
-        if self._waiting > PENDING_BYTES:
+        if self._waiting > PENDING_BYTES and not self.table.in_memory:
             self.flush()
 
     def flush(self) -> None:
         """Write the elements that wait."""
-        if self._pending:
-            groups, keys = zip(*self._pending, strict=True)
+        places = list(self._pending)
+        for first in range(0, len(places), FLUSHED_LISTS):
+            some = places[first : first + FLUSHED_LISTS]
+            groups, keys = zip(*some, strict=True)
             stored = self.table.get_many(groups, keys)
-            lists = map(_appended, stored, self._pending.values())
+            lists = map(_appended, stored, map(self._pending.__getitem__, some))
             self.table.put_many(groups, keys, list(lists))
-            self._pending, self._waiting = {}, 0
+            for place in some:
+                del self._pending[place]
+        self._waiting = 0
 
     def get(self, group: int, key: bytes) -> bytes | None:
         """Return the elements of a key; None without a list."""

@@ -60,8 +60,8 @@ class _PartitionJson(msgspec.Struct, rename="camel"):
     key_bucket: int = -1
 
 
-class _MarkerJson(msgspec.Struct):
-    version: Any
+class _MarkerJson(msgspec.Struct, kw_only=True):
+    version: Any = MARKER_VERSION
     changelog: _PartitionJson = field(name="changelog-ssp")
     offset: str | None = field(name="changelog-offset")
 
@@ -161,7 +161,7 @@ def write_changelog_marker(marker: ChangelogMarker) -> str:
     """Return the marker of a changelog, as in a record of version 2."""
     at = marker.changelog
     changelog = _PartitionJson(at.system, at.partition, at.stream, at.key_bucket)
-    return to_json(_MarkerJson(MARKER_VERSION, changelog, marker.offset)).decode("utf-8")
+    return to_json(_MarkerJson(changelog=changelog, offset=marker.offset)).decode("utf-8")
 
 
 def read_changelog_marker(text: str) -> ChangelogMarker:

@@ -23,7 +23,9 @@ from statelake.state_core.runtime.backends import (
     KeyedStateBackend,
     StateDescriptor,
 )
+from statelake.state_core.runtime.backends.heap import HeapValueTable
 from statelake.state_core.runtime.backends.states import keys as keys_module
+from statelake.state_core.runtime.backends.states.tables import FLUSHED_LISTS, ListTable
 from tests.support.jobs.backend_cases import MakeBackend, descriptor
 
 KINDS = ("value", "list", "map", "reducing", "aggregating")
@@ -259,6 +261,29 @@ def test_keys_that_can_not_be(make_backend: MakeBackend) -> None:
             backend.set_current_key(other)
         with pytest.raises(EncodeError):
             backend.set_current_key("text")
+
+
+def test_lists_in_memory_are_not_written_again_for_each_element() -> None:
+    """However many elements wait, each is joined once, when the list is read."""
+
+    class Counted(HeapValueTable):
+        written = 0
+
+        def put_many(self, groups: Any, keys: Any, values: Any) -> None:
+            self.written += sum(map(len, values))
+            super().put_many(groups, keys, values)
+
+    table = Counted(KeyGroupRange(0, 0))
+    lists = ListTable(table)
+    keys = [b"%d" % number for number in range(3 * FLUSHED_LISTS)]
+    for _ in range(30):
+        for key in keys:
+            lists.append(0, key, b"x" * 99)
+    assert table.written == 0
+    assert dict(lists.items(0)) == dict.fromkeys(keys, b",".join([b"x" * 99] * 30))
+    assert table.written == len(keys) * (30 * 100 - 1)
+    assert dict(lists.items(0)).keys() == set(keys)
+    assert table.written == len(keys) * (30 * 100 - 1)
 
 
 def test_keys_that_come_again_are_the_same(
