@@ -278,8 +278,10 @@ def _read_bytes(newer, data, at, end, codec, line, start, stop, number):
     if codec == INTS or codec == LONGS:
         for _ in range(count):
             before = at
-            _, at = _unsigned(data, at, end, 5 if codec == INTS else 9)
-            if at < 0 or (at > before + 1 and u8(data, at - 1) == 0):  # longer than it need be
+            value, at = _unsigned(data, at, end, 5 if codec == INTS else 9)
+            if at < 0 or (codec == INTS and value >> 32):
+                return np.int64(-1)
+            if at > before + 1 and u8(data, at - 1) == 0:  # longer than it need be
                 return np.int64(-1)
     else:
         at += count * width

@@ -163,6 +163,10 @@ class Widened(str):
         made.column, made.to = column, to
         return made
 
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override] # for copies
+        """Return both."""
+        return self.column, self.to
+
 
 def bare(text: str) -> str:
     """Return the text of a column without the wider type that it is cast to."""

@@ -40,13 +40,7 @@ from statelake.pipelines.lake.change.sql_operators import (
     named_by_topology,
     named_by_uid,
 )
-from statelake.pipelines.lake.change.sql_rows import (
-    COUNTS,
-    Bits,
-    NewColumn,
-    NewPart,
-    Select,
-)
+from statelake.pipelines.lake.change.sql_rows import COUNTS, Bits, NewColumn, NewPart, Select
 from statelake.pipelines.lake.edit.key_group_layout import KeyGroupLayout
 from statelake.pipelines.lake.edit.merging import copy_table, path_beside
 from statelake.pipelines.lake.edit.pieces import Piece
@@ -184,6 +178,23 @@ class StateUpgrade:
         """Return whether its rows get other columns."""
         return any(isinstance(part, tuple) for part in self.parts.values())
 
+    def digested(self) -> bytes:
+        """Return what is in the plan's digest, in a form that never changes: lakes keep digests."""
+        rows = {place: part for place, part in self.parts.items() if isinstance(part, tuple)}
+        changes = ", ".join(
+            f"{place!r}: RowChange(old={tuple(each.old for each in row)!r},"
+            f" initial={tuple(each.initial for each in row)!r},"
+            f" filled={tuple(each.filled for each in row)!r},"
+            f" counted={tuple(each.counted for each in row)!r})"
+            for place, row in rows.items()
+        )
+        bits = [part.bits for part in self.parts.values() if isinstance(part, Bits)]
+        text = (
+            f"StateUpgrade(state={self.state!r}, name={self.name!r}, changes={{{changes}}},"
+            f" merges={rows.keys() == {ValuePlace.USER_KEY}!r}, ttl={self.ttl!r})"
+        )
+        return text.encode() + self.meta_info + "".join(map(repr, bits)).encode()
+
 
 @dataclass(frozen=True)
 class OperatorUpgrade:
@@ -237,7 +248,7 @@ class SqlUpgradePlan:
             if each.folds:
                 digest.update(repr(sorted(each.folds.items(), key=lambda of: of[0])).encode())
             for state in each.states:
-                digest.update(repr(state).encode() + state.meta_info)
+                digest.update(state.digested())
         return digest.hexdigest()
 
 

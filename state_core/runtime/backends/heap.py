@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.model.entries import Entries
@@ -96,7 +96,7 @@ class _HeapTable:
 class HeapValueTable(_HeapTable):
     """A table of one value for each key."""
 
-    in_memory = True
+    in_memory: ClassVar[bool] = True
 
     def get(self, group: int, key: bytes) -> bytes | None:
         """Return the value of a key; None without a value."""

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from rocksdict import (
@@ -209,7 +209,7 @@ class _RocksDBTable:
 class RocksDBValueTable(_RocksDBTable):
     """A table of one value for each key."""
 
-    in_memory = False
+    in_memory: ClassVar[bool] = False
 
     def get(self, group: int, key: bytes) -> bytes | None:
         """Return the value of a key; None without a value."""

@@ -378,6 +378,9 @@ class AvroSerializerSnapshot(TypeSerializerSnapshot):
             raise EncodeError(f"the Avro schema is no type ({error.problem})") from error
         except (ValueError, TypeError, RecursionError) as error:
             raise EncodeError(f"the Avro schema is no type ({error})") from error
+        except _UnboundedError as error:
+            problem = "the Avro schema has no columns: it has items without bytes, or is too wide"
+            raise EncodeError(problem) from error
         snapshot.runtime_class = runtime_class
         return snapshot
 

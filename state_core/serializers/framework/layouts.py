@@ -63,7 +63,12 @@ class Word:
     self_delimiting: ClassVar[bool] = True
 
     def skip_program(self) -> Program | None:
-        """Return the word with the programs of its bodies."""
+        """Return the word with the programs of its bodies; None of elements without bytes.
+
+        Of these there may be more than bytes are left, which a program takes for damage.
+        """
+        if self.numbers[0] == skip.REPEAT and not self.bodies[0].min_length:
+            return None
         programs = _programs(self.bodies)
         if programs is None:
             return None

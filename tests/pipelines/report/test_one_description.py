@@ -89,7 +89,7 @@ def test_dagster_reads_nothing_of_a_savepoint_but_its_heads(
         raise AssertionError
 
     for name in ("measure_operator", "_stored_sizes"):
-        monkeypatch.setattr(f"statelake.state_core.formats.description.{name}", never)
+        monkeypatch.setattr(f"statelake.state_core.formats.describing.{name}", never)
     snapshot = open_snapshot(MONDAY)
     assert savepoint_metadata(snapshot)["size (bytes)"] == snapshot.total_bytes
     assert "45.4 KiB" in snapshot._repr_html_()

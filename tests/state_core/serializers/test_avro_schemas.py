@@ -21,6 +21,7 @@ from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.kernels import skip
 from statelake.state_core.serializers.avro.serializer import AvroSerializerSnapshot
 from statelake.state_core.serializers.composite.evolution import migrate_column
+from statelake.state_core.serializers.contents.avro_messages import read_avro
 from statelake.state_core.serializers.framework.compatibility import Verdict
 from statelake.state_core.serializers.type_spec import parse_type
 
@@ -208,3 +209,13 @@ def test_lists_of_unions_are_columns() -> None:
     optional = AvroSerializerSnapshot.of(["long", "null"]).restore_serializer()
     assert optional.skip_program() == (skip.CHOICE, 4, 0, -1, 2, 2, 0, skip.FIXED, 8)
     assert (union.min_length, optional.min_length) == (4, 4)
+
+
+def test_items_without_bytes_are_refused() -> None:
+    """By an error that callers know, also of a schema that is among the bytes of a sink."""
+    for items in ("null", {**FIXED, "size": 0}):
+        schema = {"type": "array", "items": items}
+        with pytest.raises(EncodeError, match="items without bytes"):
+            AvroSerializerSnapshot.of(schema)
+        with pytest.raises(EncodeError, match="items without bytes"):
+            read_avro(json.dumps(schema), DataInput(b"\0"))

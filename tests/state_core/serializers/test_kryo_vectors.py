@@ -38,6 +38,7 @@ from statelake.state_core.serializers.kryo.graph import Item
 from statelake.state_core.serializers.kryo.java_types import JavaType
 from statelake.state_core.serializers.kryo.serializer import KryoSerializer
 from statelake.state_core.serializers.kryo.snapshot import LACKED, KryoSerializerSnapshot
+from statelake.state_core.serializers.kryo.tables import FEW, tables_of
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 from tests.support.savepoints.golden_cases import GOLDEN
 from tests.support.savepoints.kryo_jobs import EVENT, kryo_classes, kryo_vectors
@@ -585,3 +586,15 @@ def test_an_enum_of_the_jdk_is_a_line_of_the_table(flink: int) -> None:
     stored = [bytes([number]) + mark + b"\7"] * 8
     assert column.decode(cursor_over(stored)).to_pylist() == ["HALF_DAYS"] * 8
     assert encode(column, pa.array(["HALF_DAYS"] * 8)) == stored
+
+
+def test_an_int_of_more_than_32_bits_is_damage() -> None:
+    """In an array, too: by the kernel as by the reader of one value."""
+    vector = VECTORS[1]["int[] 58"]
+    damaged = data_of(vector)[:-1] + b"\x78"
+    values = snapshot_of(vector).values(KryoVersion.FLINK_1)
+    with pytest.raises(CorruptSnapshotError, match="more than 32 bits"):
+        values.read(damaged)
+    cursor = cursor_over([damaged] * FEW)
+    ((*_, roots, _),) = tables_of(values, cursor.data, cursor.position, cursor.end)
+    assert (roots < 0).all()

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from statelake.state_core.serializers.avro.schema_types import AvroNull
 from statelake.state_core.serializers.basic.numbers import IntSerializer, LongSerializer
 from statelake.state_core.serializers.basic.text import StringSerializer
+from statelake.state_core.serializers.basic.values import NullValueSerializer
 from statelake.state_core.serializers.composite.collections import ListSerializer, MapSerializer
 from statelake.state_core.serializers.composite.optionals import NullableSerializer
 from statelake.state_core.serializers.composite.structs import RowSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.sql.row_data import internal_snapshot
 from statelake.state_core.serializers.sql.types.logical_type_parser import parse_logical_type
-from tests.support.serializers.serializer_columns import encode
+from tests.support.serializers.serializer_columns import decode, encode
 
 OFFSETS = pa.array([0, 2, 5, 5, 6], pa.int32())
 VALIDITY = [True, False, True, True]
@@ -81,3 +84,15 @@ def test_hidden_elements_of_null_rows_are_not_written(serializer: Any, column: p
         name = field_name(serializer)
         column, seen = in_a_struct(column, name), in_a_struct(seen, name)
     assert encode(serializer, column) == encode(serializer, seen)
+
+
+@pytest.mark.parametrize("element", [NullValueSerializer(), AvroNull()])
+def test_lists_of_elements_without_bytes(element: TypeSerializer) -> None:
+    """At the end of the bytes they have more elements than bytes are left: this is no damage."""
+    lists = MapSerializer(LongSerializer(), ListSerializer(element))
+    value = struct.pack(">iqbi", 1, 7, 0, 3)
+    column, inexact = decode(lists, [value, value])
+    assert [[(key, len(items)) for key, items in row] for row in column.to_pylist()] == [
+        [(7, 3)], [(7, 3)]
+    ]  # fmt: skip
+    assert inexact == [False, False]

@@ -12,6 +12,13 @@ import pytest
 
 import statelake as sl
 from statelake.pipelines.lake.catalog.attempts import Attempt
+from statelake.pipelines.lake.change.sql_operators import Identity
+from statelake.pipelines.lake.change.sql_rows import COUNTS, Bits, NewColumn
+from statelake.pipelines.lake.change.sql_upgrading import (
+    OperatorUpgrade,
+    SqlUpgradePlan,
+    StateUpgrade,
+)
 from statelake.state_core.errors import (
     ConflictError,
     DeclarationError,
@@ -26,7 +33,9 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     write_metadata,
 )
 from statelake.state_core.model.key_groups import operator_id_of_uid
+from statelake.state_core.plans.matches import OperatorMatch
 from statelake.state_core.plans.plan import read_plan
+from statelake.state_core.plans.states import ValuePlace
 from statelake.state_core.plans.topology import Shape, name_in_uid, operator_ids_of
 from tests.support.command import run
 from tests.support.savepoints.sql_jobs import (
@@ -474,3 +483,22 @@ def test_each_call_of_a_set_of_distinct_values_keeps_its_bit(
     assert ({each["value"] for each in before}, {each["value"] for each in after}) == (
         {0b10}, {held},
     )  # fmt: skip
+
+
+def test_digests_stay() -> None:
+    """A lake keeps them: an upgrade that was made before is known by its own."""
+    row = NewColumn(1), NewColumn(initial=0), NewColumn(0, "x", filled=True, counted=2)
+    states = [
+        StateUpgrade("s", "t é", b"\1\2", parts, merged, ttl)
+        for parts, merged, ttl in (
+            ({ValuePlace.VALUE: row}, None, None),
+            ({ValuePlace.USER_KEY: (NewColumn(0),)}, COUNTS, True),
+            ({ValuePlace.USER_KEY: (NewColumn(0),), ValuePlace.VALUE: ()}, None, None),
+            ({ValuePlace.VALUE: Bits(((0,), (1, 0)))}, None, None),
+            ({ValuePlace.VALUE: NewColumn(initial=True)}, None, False),
+        )
+    ]
+    identities, keys = {"ab": Identity("cd", "u")}, {"ab": b"k"}
+    upgrade = OperatorUpgrade(OperatorMatch(None, None), identities, tuple(states), keys)
+    plan = SqlUpgradePlan(None, (upgrade,))  # type: ignore[arg-type] # the plans are in no digest
+    assert plan.digest() == "61fa444aabcdea537c91b5a6e005ebc7837c1a15f242fe4e692dbe5d2089f33e"
