@@ -179,7 +179,7 @@ class Option:
             return self._one(given)
         if isinstance(given, Mapping):
             return dict(given) if self.keyed else given
-        values = map(self._one, (given,) if isinstance(given, str) else given)
+        values = map(self._one, (given,) if isinstance(given, str) and given else given)
         return dict(values) if self.keyed else tuple(values)
 
     def _pairs(self, given: Iterable[tuple[str, Any]]) -> dict[str, Any]:

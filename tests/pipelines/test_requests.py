@@ -21,7 +21,7 @@ from statelake.pipelines.cli.options import request_options
 from statelake.pipelines.live.requests import Drill
 from statelake.pipelines.orchestration.requests import settings_of
 from statelake.pipelines.requests.edit import Edit
-from statelake.pipelines.requests.erase import Erase
+from statelake.pipelines.requests.erase import Erase, EraseFromLake
 from statelake.pipelines.requests.imports import ImportSnapshot
 from statelake.pipelines.requests.request import Request, asks, option, options_of
 from statelake.pipelines.requests.savepoints import Export
@@ -204,6 +204,11 @@ def test_what_is_not_usual_is_declared_by_a_field_or_its_class() -> None:
     assert not {"to", "parallelism", "sample", "mask"} & more
     assert {each.name for each in options_of(ImportSnapshot) if not each.more} >= {"note", "taken"}
     assert all(each.more for each in options_of(Reading))
+
+
+def test_an_empty_text_is_an_empty_list() -> None:
+    """As none is: no job of an empty name is meant."""
+    assert EraseFromLake(request="r", keys=["a"], jobs="").jobs == ()
 
 
 def test_places_come_in_the_order_of_the_command() -> None:
