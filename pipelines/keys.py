@@ -295,7 +295,7 @@ def keys_from_text(
 
 
 def odd_key(states: Iterable[KeyedState], key: TypeSerializer, text: str) -> OddKey | None:
-    """Return the key with a printed form that no column can hold; None if there is none.
+    """Return the key with a printed form that no column can hold; None without such a key.
 
     The text can't be converted to the key's bytes, so that the keys of all key groups are read.
 

@@ -1,4 +1,4 @@
-"""Snapshots below a directory or bucket, their growth, and files that none of them needs.
+"""Snapshots below a directory or bucket, their growth, and files that no snapshot needs.
 
 ===========  ==========================================================================
 `scanning`   all snapshots below a directory, and which of them can be restored

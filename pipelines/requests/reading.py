@@ -131,16 +131,11 @@ class GrowthOfSavepoints(Forecast, Reading):
     )
 
 
-class ShownFile(Request):
-    """A file that is written."""
+class Page(Request):
+    """A page of HTML that shows a snapshot."""
 
     to: str | os.PathLike[str] = option("The file to write.", "FILE", kw_only=False)
     overwrite: bool = option("Replace an existing file.", default=False)
-
-
-class Page(ShownFile):
-    """A page of HTML that shows a snapshot."""
-
     check: bool = option("Look for faults, as `check integrity` does.", default=False)
     limit: int = option(
         "The number of heaviest keys of each state; 0 is faster.", default=5, least=0, most=100
@@ -152,12 +147,4 @@ class SavepointPage(Page, SavepointPlace, PlannedReading):
 
     progress: Progress | None = given(
         "Called with (done, total) after each operator.", default=None
-    )
-
-
-class Location(Request):
-    """The place of a lake, a directory of snapshots or one snapshot."""
-
-    location: str | os.PathLike[str] = given(
-        "The lake, the directory, or the snapshot.", kw_only=False
     )

@@ -102,7 +102,7 @@ class SubtaskFiles:
                 yield bytes(piece)
 
     def keyed(self) -> HeadedFile | None:
-        """Open the keyed state; None if there is none."""
+        """Open the keyed state; None without keyed state."""
         handle = self.subtask.managed_keyed
         if handle is None:
             return None
@@ -242,7 +242,7 @@ class SubtaskStore(PersistentStore):
 
     @property
     def files(self) -> SubtaskFiles | None:
-        """The state as files; None if there is none."""
+        """The state as files; None without state."""
         return self._files
 
     def hold(self, files: SubtaskFiles | None) -> None:

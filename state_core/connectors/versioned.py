@@ -28,7 +28,7 @@ class Encodable(Protocol):
 
 
 class KeptBytes:
-    """A value that is written back as the bytes that it was read from."""
+    """A value that keeps the bytes from which it was read, and is written back as these."""
 
     __slots__ = ()
     data: bytes

@@ -65,7 +65,7 @@ class Simple(Form):
         return (kernels.LEAF if known else kernels.UNKNOWN), 0
 
     def steps(self, version: KryoVersion) -> tuple[ContentStep, ...]:
-        """Return the steps: text and bytes are none of the numbers."""
+        """Return the steps; text and bytes are not counted among the numbers."""
         codecs = self.codecs[version - 1]
         limits = (*self.limits, *[LONG_LIMITS] * len(codecs))
         steps: list[ContentStep] = []
