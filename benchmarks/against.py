@@ -1,7 +1,8 @@
 """An import and an export against an earlier commit: `python -m benchmarks.against COMMIT`.
 
-Whole processes, in pairs in turn, and the processor time that each took, since other programs of
-the machine change that less. Kernels are compiled, and files read, before the first pair.
+Whole processes, in pairs in turn: the processor time that each took, since other programs of the
+machine change that less, and the time on the clock. Kernels are compiled, and files read, before
+the first pair.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ def make_savepoint(path: Path, entries: int) -> None:
     write_snapshot(path, [NewOperator("counter", "String", (count,), parallelism=2)])
 
 
-def command(tree: Path, *words: str) -> float:
-    """Seconds of CPU time of the command in a tree of this repository."""
+def command(tree: Path, *words: str) -> tuple[float, float]:
+    """Seconds, and seconds of CPU time, of the command in a tree of this repository."""
     package = "statelake.pipelines" if (tree / "statelake").is_dir() else "pipelines"
     program = f"from {package}.cli.main import main; main()"
-    return run(("-c", program, *words), tree)[1]
+    return run(("-c", program, *words), tree)
 
 
 def measure(earlier: Path, work: Path, pairs: int, entries: int) -> list[Row]:
@@ -46,22 +47,26 @@ def measure(earlier: Path, work: Path, pairs: int, entries: int) -> list[Row]:
     def lake_of(tree: Path, number: int) -> str:
         return str(work / f"lake-{number}-{'here' if tree == HERE else 'earlier'}")
 
-    def importing(tree: Path, number: int) -> float:
+    def importing(tree: Path, number: int) -> tuple[float, float]:
         words = ("--lake", lake_of(tree, number), "--job", "j", "--engine", "local")
         return command(tree, "import", str(savepoint), *words)
 
-    def exporting(tree: Path, number: int) -> float:
+    def exporting(tree: Path, number: int) -> tuple[float, float]:
         lake = lake_of(tree, number)
         words = ("--lake", lake, "--job", "j", "--engine", "local")
         return command(tree, "export", *words, "--to", f"{lake}-export")
 
     rows = []
-    work_of: dict[str, Callable[[Path, int], float]] = {"import": importing, "export": exporting}
+    work_of: dict[str, Callable[[Path, int], tuple[float, float]]] = {"import": importing, "export": exporting}
     for what, take in work_of.items():
         taken = [[take(tree, number) for tree in (HERE, earlier)] for number in range(pairs + 1)]
-        ours, theirs = (statistics.median(column) for column in zip(*taken[1:], strict=True))
-        ratio = statistics.median(earlier_ / here for here, earlier_ in taken[1:])
-        rows.append(Row(f"`{what}`", f"CPU {ours:.2f} s", f"CPU {theirs:.2f} s", ratio))
+        for clock, column in (("CPU", 1), ("wall", 0)):
+            pairs_of = [(here[column], before[column]) for here, before in taken[1:]]
+            ours, theirs = (statistics.median(each) for each in zip(*pairs_of, strict=True))
+            ratio = statistics.median(before / here for here, before in pairs_of)
+            rows.append(
+                Row(f"`{what}`", f"{clock} {ours:.2f} s", f"{clock} {theirs:.2f} s", ratio)
+            )
     return rows
 
 
