@@ -99,12 +99,22 @@ class Request:
     """
 
     def __init_subclass__(cls) -> None:
-        dataclass(frozen=True)(cls)
+        # generated methods take time to compile in each class: those below are of all
+        dataclass(frozen=True, repr=False, eq=False)(cls)
 
     def __post_init__(self) -> None:
         for each in options_of(type(self)):
             object.__setattr__(self, each.name, each.value_of(getattr(self, each.name)))
         self.check_fields()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
+
+    def __eq__(self, other: object) -> bool:
+        return vars(self) == vars(other) if type(other) is type(self) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).values()))
 
     def words(self, of: type[Request]) -> dict[str, Any]:
         """Return those of its fields that another request has, too, by their names."""
