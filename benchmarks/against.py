@@ -57,16 +57,17 @@ def measure(earlier: Path, work: Path, pairs: int, entries: int) -> list[Row]:
         return command(tree, "export", *words, "--to", f"{lake}-export")
 
     rows = []
-    work_of: dict[str, Callable[[Path, int], tuple[float, float]]] = {"import": importing, "export": exporting}
+    work_of: dict[str, Callable[[Path, int], tuple[float, float]]] = {
+        "import": importing,
+        "export": exporting,
+    }
     for what, take in work_of.items():
         taken = [[take(tree, number) for tree in (HERE, earlier)] for number in range(pairs + 1)]
         for clock, column in (("CPU", 1), ("wall", 0)):
             pairs_of = [(here[column], before[column]) for here, before in taken[1:]]
             ours, theirs = (statistics.median(each) for each in zip(*pairs_of, strict=True))
             ratio = statistics.median(before / here for here, before in pairs_of)
-            rows.append(
-                Row(f"`{what}`", f"{clock} {ours:.2f} s", f"{clock} {theirs:.2f} s", ratio)
-            )
+            rows.append(Row(f"`{what}`", f"{clock} {ours:.2f} s", f"{clock} {theirs:.2f} s", ratio))
     return rows
 
 

@@ -23,7 +23,7 @@ from benchmarks.measuring import Row, print_table
 from statelake import NewKeyedState, NewOperator, write_snapshot
 from statelake.pipelines.engine import LocalEngine
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.edit.rewriting import rewrite_pieces
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot, rewrite_pieces
 from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 from statelake.pipelines.lake.erase.auditing import audit_erasure
 from statelake.pipelines.lake.erase.erasing import erase
@@ -49,7 +49,7 @@ def make_lake(work: Path, entries: int, snapshots: int) -> Catalog:
     for number in range(1, snapshots):
         changed = f"key_group = {number % 128}"
         statement = f"UPDATE counter.count SET value = value + 1 WHERE {changed}"  # noqa: S608
-        edit_by_sql(lake, "orders", f"s{number - 1}", f"s{number}", [statement])
+        edit_by_sql(ChildSnapshot(lake, "orders", f"s{number - 1}", f"s{number}"), [statement])
     return lake
 
 

@@ -15,6 +15,7 @@ import string
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql.streaming import StatefulProcessor
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from benchmarks.measuring import Row, compare, print_table, rate, seconds
 from benchmarks.peer import StateProcessor
@@ -177,7 +178,7 @@ def sums(work: Path, records: int, peer_records: int) -> list[Row]:
     rows = []
     for name, make in (("heap", heap_backend), ("RocksDB", rocksdb_backend)):
         backend, state = counting("Long", make)
-        ours = seconds(lambda b=backend, s=state: running_sum(s, b, keys, values), 1)
+        ours = seconds(partial(running_sum, state, backend, keys, values), 1)
         what = f"running sum, {records // 10:,} keys, {name}"
         rows.append(
             compare(what, records, ours, theirs, f"transformWithState of {peer_records:,}", 3)

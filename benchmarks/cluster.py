@@ -81,8 +81,8 @@ def write_savepoint(to: Path, size: int, *, hot: bool) -> int:
     state = NewKeyedState(
         "map", batches(size, hot=hot), kind="map", user_key="Long", value="String"
     )
-    shape = {"parallelism": SUBTASKS, "max_parallelism": KEY_GROUPS}
-    return write_snapshot(to, [NewOperator("op", "Long", (state,), **shape)]).size
+    operator = NewOperator("op", "Long", (state,), parallelism=SUBTASKS, max_parallelism=KEY_GROUPS)
+    return write_snapshot(to, [operator]).size
 
 
 class MemoryWatch:
@@ -206,11 +206,11 @@ def compare_hot(work: Path, size: int, executors: int, steps: Sequence[str], mem
     print("| what | one key group | spread evenly | times as long | executor's memory of each |")
     print("|---|---:|---:|---:|---:|")
     for step in steps:
-        hot, even = runs[True][step], runs[False][step]
+        one, even = runs[True][step], runs[False][step]
         print(
-            f"| {step} | {hot.seconds:.1f} s | {even.seconds:.1f} s"
-            f" | {hot.seconds / even.seconds:.2f}"
-            f" | {_megabytes(hot.executor)}, {_megabytes(even.executor)} |"
+            f"| {step} | {one.seconds:.1f} s | {even.seconds:.1f} s"
+            f" | {one.seconds / even.seconds:.2f}"
+            f" | {_megabytes(one.executor)}, {_megabytes(even.executor)} |"
         )
 
 

@@ -30,8 +30,8 @@ def measure(work: Path, entries: int) -> list[Row]:
     rows = []
     for statement in STATEMENTS:
         runs = [run(*words, statement) for _ in range(REPEAT + 1)][1:]
-        took, memory = max(seconds for seconds, _ in runs), max(peak for _, peak in runs)
-        on_spark, _ = run(*words, "--engine", "spark", statement)
+        took, memory = max(ran.seconds for ran in runs), max(ran.memory for ran in runs)
+        on_spark = run(*words, "--engine", "spark", statement).seconds
         rows.append(
             Row(f"`{statement}`", f"{took:.2f} s, {memory:.0f} MB", f"Spark {on_spark:.2f} s",
                 on_spark / took)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def importing(
     wanted = {"uncompressed": 10, "Snappy": 4}[form]
     rows = [
         compare(
-            f"`import` on {engine.name}, {form}", entries, seconds(lambda e=engine: run(e)),
+            f"`import` on {engine.name}, {form}", entries, seconds(partial(run, engine)),
             theirs, f"{peer.name} → Parquet", wanted,
         )
         for engine in (spark, LocalEngine())

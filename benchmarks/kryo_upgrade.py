@@ -16,6 +16,7 @@ from benchmarks.measuring import Row, print_table, rate, seconds
 from statelake.pipelines.engine import LocalEngine
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.change.kryo_upgrading import upgrade_kryo
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.state_core.formats.writing.new_snapshot import write_snapshot
@@ -106,7 +107,9 @@ def _measured(work: Path, what: str, kind: TypeSerializerSnapshot, values: pa.Ar
     lake = Catalog(work / "lake")
     import_snapshot(lake, str(work / "savepoint"), JOB, snapshot_id="old", engine=ONE_CORE)
     names = itertools.count()
-    upgrade = seconds(lambda: upgrade_kryo(lake, JOB, "old", f"new{next(names)}", engine=ONE_CORE))
+    upgrade = seconds(
+        lambda: upgrade_kryo(ChildSnapshot(lake, JOB, "old", f"new{next(names)}", engine=ONE_CORE))
+    )
     export = seconds(
         lambda: export_snapshot(lake, JOB, "new0", work / f"to{next(names)}", engine=ONE_CORE)
     )

@@ -26,6 +26,7 @@ from benchmarks.small_matters import SMALL
 from statelake import open_snapshot
 from statelake.pipelines.engine import LocalEngine
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
@@ -61,7 +62,7 @@ def small_snapshots(work: Path) -> list[Row]:
     for number in range(SNAPSHOTS):
         if number:
             source = _changed(work, source, [f"{erase} {keys[number]}" for erase in ERASURES])
-        took += seconds(lambda path=source, at=number: _import(lake, path, f"s{at}"), 1)
+        took += seconds(partial(_import, lake, source, f"s{number}"), 1)
     files = [path for path in (work / "small").rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in files)
     return [
@@ -155,7 +156,7 @@ def _changed(work: Path, source: Path, statements: Sequence[str]) -> Path:
     with tempfile.TemporaryDirectory(dir=work) as name:
         scratch = Catalog(Path(name) / "lake")
         _import(scratch, source, "before")
-        edit_by_sql(scratch, JOB, "before", "after", statements)
+        edit_by_sql(ChildSnapshot(scratch, JOB, "before", "after"), statements)
         to = Path(tempfile.mkdtemp(dir=work)) / "savepoint"
         export_snapshot(scratch, JOB, "after", to, engine=LocalEngine())
     return to

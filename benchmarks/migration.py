@@ -12,6 +12,7 @@ from benchmarks.peer import StateProcessor
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.change.changes import ValueChange
 from statelake.pipelines.lake.change.migrating import migrate_snapshot
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.spark.engine import SparkEngine
@@ -46,7 +47,7 @@ def measure(work: Path, entries: int) -> list[Row]:
     change = ValueChange("customers", "customer", parse_type(NEW), spec=NEW)
     migrated = seconds(
         lambda: migrate_snapshot(
-            lake, f"{JOB}0", "sp", f"new{next(numbers)}", change, engine=engine
+            ChildSnapshot(lake, f"{JOB}0", "sp", f"new{next(numbers)}", engine=engine), change
         )
     )
     exported = seconds(

@@ -172,7 +172,7 @@ def measure(places: dict[str, Path], entries: int) -> list[Row]:
         runs = [
             run("get", *where, "--key", key) for _ in range(REPEAT) for key in keys
         ]  # the first of them pays for cold files
-        took, memory = max(seconds for seconds, _ in runs[1:]), max(peak for _, peak in runs)
+        took, memory = max(ran.seconds for ran in runs[1:]), max(ran.memory for ran in runs)
         program = READ_ALL_FILES if form == LAKE else READ_ALL
         theirs, their_memory = read_all(program, path, keys[1])
         rows.append(
@@ -183,7 +183,7 @@ def measure(places: dict[str, Path], entries: int) -> list[Row]:
                 theirs / took,
             )
         )
-        print(f"{form}: first {runs[0][0]:.2f} s, slowest after it {took:.2f} s", flush=True)
+        print(f"{form}: first {runs[0].seconds:.2f} s, slowest after it {took:.2f} s", flush=True)
     return rows
 
 

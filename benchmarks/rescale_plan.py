@@ -118,7 +118,7 @@ def measure(entries: int = ENTRIES) -> list[Row]:
     """Plans, then data."""
     random = np.random.default_rng(1)
     groups = random.integers(0, 1000, KEY_GROUPS)
-    plans = {
+    plans: dict[str, Callable[[], object]] = {
         f"plan of {KEY_GROUPS:,} key groups, {BEFORE} → {AFTER} subtasks": partial(
             plan_key_groups, held_groups(groups, groups * 50), KEY_GROUPS, AFTER, BEFORE
         ),

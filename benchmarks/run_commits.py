@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +32,11 @@ VALUE = StateDeclarations.value_state("value", "String")
 VALUE_BYTES = 100
 CHANGED = 100
 PARALLELISM = 2
-BACKENDS = {"the lake alone": (), "a changelog too": ("changelog",), "a blob store too": ("blob",)}
+BACKENDS: dict[str, tuple[Literal["blob", "changelog"], ...]] = {
+    "the lake alone": (),
+    "a changelog too": ("changelog",),
+    "a blob store too": ("blob",),
+}
 
 
 class Keep(OneInputBatchProcessFunction):
@@ -55,7 +60,9 @@ def write_input(directory: Path, name: str, keys: pa.Array, letter: str) -> None
     pq.write_table(pa.table({"key": keys, "value": values}), directory / name)
 
 
-def run(work: Path, backends: Iterable[str], restore_from: str) -> float:
+def run(
+    work: Path, backends: Iterable[str], restore_from: Literal["lake", "blob", "changelog"]
+) -> float:
     """Return the seconds of a run."""
     job = StreamJob("kept")
     stream = job.source("records", str(work / "records"), format="parquet")
@@ -86,8 +93,7 @@ def measure(work: Path, count: int) -> list[Row]:
             step = 1 if part == 0 else CHANGED
             keys = pa.array(np.arange(0, count, step))
             write_input(place / "records", f"{part}.parquet", keys, letter)
-            source = backends[0] if backends and part == 2 else "lake"
-            seconds.append(run(place, backends, source))
+            seconds.append(run(place, backends, backends[0] if backends and part == 2 else "lake"))
             sizes.append(sum(size_of(place / name) for name in backends))
         if not backends:
             alone = seconds

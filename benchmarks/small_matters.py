@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.measuring import Row
 
@@ -28,15 +29,26 @@ main()
 """
 
 
-def run(*words: str) -> str:
-    """Run the command in a process of its own: its seconds, and of CPU, and its peak memory."""
+class Ran(NamedTuple):
+    """What a process took: seconds, seconds of CPU, and megabytes of memory at most."""
+
+    seconds: float
+    busy: float
+    memory: float
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.2f} s (CPU {self.busy:.2f} s), {self.memory:.0f} MB"
+
+
+def run(*words: str) -> Ran:
+    """Run the command in a process of its own."""
     began = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-c", WATCHED, *words], capture_output=True, text=True, check=True
     )
     took = time.perf_counter() - began
     *_, busy, peak = done.stderr.split()
-    return f"{took:.2f} s (CPU {float(busy):.2f} s), {int(peak) / 1000:.0f} MB"
+    return Ran(took, float(busy), int(peak) / 1000)
 
 
 def measure(work: Path, large: Path) -> list[Row]:
@@ -44,18 +56,16 @@ def measure(work: Path, large: Path) -> list[Row]:
     rows = []
     for what, path in (("the small savepoint", SMALL), ("the large savepoint", large)):
         run("inspect", str(path))
-        rows.append(Row(f"`inspect` of {what}", run("inspect", str(path))))
+        rows.append(Row(f"`inspect` of {what}", str(run("inspect", str(path)))))
     for name, path in (("small", SMALL), ("large", large)):
-        told = []
         for _ in range(2):
             lake = work / f"lake-{name}"
             shutil.rmtree(lake, ignore_errors=True)
             place = ("--lake", str(lake), "--job", name, "--engine", "local")
-            told.append(run("import", str(path), *place))
-        rows.append(Row(f"`import` of the {name} savepoint", told[-1]))
-        rows.append(
-            Row(
-                f"`export` of the {name} savepoint", run("export", *place, "--to", f"{lake}-export")
-            )
-        )
+            imported = run("import", str(path), *place)
+        exported = run("export", *place, "--to", f"{lake}-export")
+        rows += [
+            Row(f"`{word}` of the {name} savepoint", str(ran))
+            for word, ran in (("import", imported), ("export", exported))
+        ]
     return rows

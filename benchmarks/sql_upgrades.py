@@ -15,8 +15,10 @@ import pyarrow as pa
 from benchmarks.measuring import Row, print_table, rate, seconds
 from statelake.pipelines.engine_choice import choose_engine
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.requests.changes import UpgradeSql
 from statelake.pipelines.sql_jobs.sql_upgrades import upgrade_sql_job
 from statelake.state_core.formats.writing.new_snapshot import write_snapshot
 from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator
@@ -89,8 +91,8 @@ def measure(work: Path, groups: int) -> list[Row]:
         export_snapshot(lake, JOB, "old", work / f"exported{next(numbers)}", engine=engine)
 
     def upgrade_it(plan: Path) -> None:
-        name = f"new{next(numbers)}"
-        upgrade_sql_job(lake, JOB, "old", name, old, plan, accept=["partly"], engine=engine)
+        child = ChildSnapshot(lake, JOB, "old", f"new{next(numbers)}", engine=engine)
+        upgrade_sql_job(child, UpgradeSql(old, plan, accept=["partly"]))
 
     for _ in range(TIMES):
         exported.append(seconds(export_it))

@@ -18,9 +18,10 @@ from starlette.testclient import TestClient
 from benchmarks.audit import make_lake
 from benchmarks.measuring import Row, print_table
 from benchmarks.small_matters import run
+from statelake.pipelines.ui.audit import Audit
 from statelake.pipelines.ui.guard import Guard
 from statelake.pipelines.ui.options import Options
-from statelake.pipelines.ui.server import Audit, Site
+from statelake.pipelines.ui.server import Site
 from statelake.pipelines.ui.views import PAGE_ROWS, Source
 
 REPEAT = 3
@@ -70,7 +71,7 @@ def measure(work: Path, entries: int) -> list[Row]:
             if answer.status_code != 200:
                 raise SystemExit(f"{title}: {answer.text}")
         page = max(took[1:])
-        theirs = max(run(*command, "--lake", location)[0] for _ in range(REPEAT))
+        theirs = max(run(*command, "--lake", location).seconds for _ in range(REPEAT))
         rows.append(Row(title, f"{page:.2f} s", f"`{command[0]}` {theirs:.2f} s", theirs / page))
     source.close()
     return rows
