@@ -160,8 +160,5 @@ class SnapshotEditor:
         """
         from statelake.pipelines.lake.edit.editing import edit_snapshot
 
-        job = self.parent.job
-        return edit_snapshot(
-            job.lake.catalog, job.name, self.parent.name, self.name, self.changes,
-            note=note, dry_run=dry_run, engine=job.engine, progress=job.progress,
-        )  # fmt: skip
+        child = self.parent.job.child(self.parent.name, self.name, note=note, dry_run=dry_run)
+        return edit_snapshot(child, self.changes)

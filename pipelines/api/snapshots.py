@@ -158,10 +158,8 @@ class LakeSnapshot(Snapshot):
         """
         from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 
-        return edit_by_sql(
-            self._catalog, self.job.name, self.name, name, statements, note=note,
-            inexact=inexact, progress=self.job.progress,
-        )  # fmt: skip
+        child = self.job.child(self.name, name, note=note)
+        return edit_by_sql(child, statements, inexact=inexact)
 
     @asks(Migrate)
     def migrate(self, request: Migrate) -> Outcome:
@@ -178,9 +176,8 @@ class LakeSnapshot(Snapshot):
         """
         from statelake.pipelines.lake.change.migrations import upgrade_one
 
-        return upgrade_one(
-            self._catalog, self.job.name, self.name, request, self.job.engine, self.job.progress
-        )
+        target = f"{self.name}{request.suffix}"
+        return upgrade_one(self.job.child(self.name, target, note=request.note), request)
 
     @asks(CheckSql)
     def check_sql(self, request: CheckSql) -> SqlUpgrade:
@@ -206,9 +203,8 @@ class LakeSnapshot(Snapshot):
         """
         from statelake.pipelines.sql_jobs.sql_upgrades import upgrade_sql_job
 
-        return upgrade_sql_job(
-            self._catalog, self.job.name, self.name, request, self.job.engine, self.job.progress
-        )
+        target = f"{self.name}{request.suffix}"
+        return upgrade_sql_job(self.job.child(self.name, target, note=request.note), request)
 
     @asks(Erase)
     def erase(self, request: Erase) -> Erasure:

@@ -16,6 +16,7 @@ from statelake.pipelines.find.path_map import PathMap
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.change.changes import read_changes
 from statelake.pipelines.lake.change.migrations import migrate_one
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.verify.compatibility import check_against
@@ -228,10 +229,10 @@ def _migrate(work: Work) -> str:
     if not work.request.migrate:
         return "no migration was requested"
     changes = read_changes(work.request.migrate)
-    outcome = migrate_one(
-        work.lake, work.plan.job, work.journal.snapshot, *changes, suffix=SUFFIX,
-        engine=work.engine,
-    )  # fmt: skip
+    parent = work.journal.snapshot
+    target = f"{parent}{SUFFIX}"
+    child = ChildSnapshot(work.lake, work.plan.job, parent, target, engine=work.engine)
+    outcome = migrate_one(child, *changes)
     work.journal.migrated = outcome.made
     states = ", ".join(f"{change.operator}/{change.state}" for change in changes)
     return f"snapshot {outcome.made}: {states} {outcome.outcome}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from statelake.pipelines.engine import Engine, Progress
+from statelake.pipelines.engine import Engine
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.change.sql_operators import Identity, with_numbers_of
 from statelake.pipelines.lake.change.sql_upgrading import (
@@ -20,6 +20,7 @@ from statelake.pipelines.lake.change.sql_upgrading import (
     plan_sql_upgrade,
     upgrade_sql,
 )
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.pipelines.requests.changes import CheckSql, UpgradeSql
 from statelake.pipelines.sql_jobs.sql_scripts import SqlPlans
@@ -216,7 +217,9 @@ class SqlChange:
             *self.plans.read(), map=[f"{old}={new}" for old, new in self.pairs.items()],
             like=self.like, accept=self.accept, no_uids=self.no_uids,
         )  # fmt: skip
-        done = upgrade_sql_job(lake, job, snapshot_id, request, engine)
+        target = f"{snapshot_id}{request.suffix}"
+        child = ChildSnapshot(lake, job, snapshot_id, target, request.note, engine=engine)
+        done = upgrade_sql_job(child, request)
         refuse_unless_accepted(done)
         return done
 
@@ -355,14 +358,7 @@ def left_out(plan: SqlUpgradePlan, accept: Sequence[str]) -> SqlUpgradePlan:
     return SqlUpgradePlan(plan.plans, tuple(operators))
 
 
-def upgrade_sql_job(
-    lake: Catalog,
-    job: str,
-    snapshot_id: str,
-    request: UpgradeSql,
-    engine: Engine | str = "auto",
-    progress: Progress | None = None,
-) -> SqlUpgrade:
+def upgrade_sql_job(child: ChildSnapshot, request: UpgradeSql) -> SqlUpgrade:
     """Make a snapshot from which the job of a changed query goes on.
 
     Raises:
@@ -370,33 +366,26 @@ def upgrade_sql_job(
         IncompatibleError: The snapshot is not of the old plan.
         ConflictError: There is a snapshot of the new id that something else made.
     """
-    target = f"{snapshot_id}{request.suffix}"
-    plan = judge_sql(lake.snapshot(job, snapshot_id), request)
+    parent, name = child.parent, child.snapshot_id
+    plan = judge_sql(child.parent_record, request)
     verdicts = verdicts_of(plan, no_uids=request.no_uids)
     refused = refusals_of(plan, request.accept)
     if request.dry_run or refused:
-        return SqlUpgrade(snapshot_id, "", verdicts, refused, request.dry_run)
+        return SqlUpgrade(parent, "", verdicts, refused, request.dry_run)
     going_on = left_out(plan, request.accept)
 
     def before() -> SqlUpgrade:
-        made = lake.snapshot(job, target)
-        if made.parent != snapshot_id or made.applied != going_on.digest():
-            raise ConflictError(
-                f"job {job!r} has a snapshot {target!r} already, which is not what this upgrade"
-                f" makes of {snapshot_id!r}",
-                remedy="choose another --suffix, or drop that snapshot first",
-            )
-        return SqlUpgrade(snapshot_id, target, verdicts, before=True)
+        made = child.lake.snapshot(child.job, name)
+        if made.parent != parent or made.applied != going_on.digest():
+            raise child.taken_error("this upgrade")
+        return SqlUpgrade(parent, name, verdicts, before=True)
 
-    if lake.has(job, target):
+    if child.exists:
         return before()
     try:
-        upgrade_sql(
-            lake, job, snapshot_id, target, going_on, inexact=request.inexact, note=request.note,
-            engine=engine, progress=progress,
-        )  # fmt: skip
+        upgrade_sql(child, going_on, inexact=request.inexact)
     except ConflictError:
-        if not lake.has(job, target):
+        if not child.exists:
             raise
         return before()  # another has made it meanwhile
-    return SqlUpgrade(snapshot_id, target, verdicts)
+    return SqlUpgrade(parent, name, verdicts)

@@ -14,6 +14,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.change.changes import ValueChange
 from statelake.pipelines.lake.change.migrating import migrate_snapshot
 from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
@@ -104,7 +105,9 @@ def test_a_field_more_and_a_field_less(golden: GoldenCase, tmp_path: Path) -> No
     level = SNAPSHOTS[IntSerializer]()
     new = PojoSerializerSnapshot.of(old.pojo.java_class, {**fields, "level": level})
     change = ValueChange("customers", "customer", new)
-    result = migrate_snapshot(lake, "job", record.snapshot_id, "next", change, engine=engine)
+    result = migrate_snapshot(
+        ChildSnapshot(lake, "job", record.snapshot_id, "next", engine=engine), change
+    )
     assert result.result.verdict is Verdict.COMPATIBLE_AFTER_MIGRATION
     assert {reason.path for reason in result.result.reasons} == {"tags", "level"}
     exported = tmp_path / "exported"
@@ -145,7 +148,7 @@ def test_null_in_a_field_that_may_be_primitive_is_refused(
     """Flink could not restore it: the field is named, and how one field is changed alone."""
     statement = f"UPDATE customers.customer SET value = {value}"
     with pytest.raises(EncodeError, match=rf"field {field}.*struct_update\(value"):
-        edit_by_sql(customers, "shop", "one", "bad", [statement])
+        edit_by_sql(ChildSnapshot(customers, "shop", "one", "bad"), [statement])
     assert [summary.snapshot_id for summary in customers.summaries("shop")] == ["one"]
 
 
@@ -162,7 +165,7 @@ def test_null_in_a_field_that_had_nulls_is_written(customers: Catalog, value: st
     """Where Flink itself wrote null, or the whole POJO is null, it can restore that."""
     made = f"fine-{value}"
     statement = f"UPDATE customers.customer SET value = {value} WHERE key_group < 64"
-    edit_by_sql(customers, "shop", "one", made, [statement])
+    edit_by_sql(ChildSnapshot(customers, "shop", "one", made), [statement])
     assert made in [summary.snapshot_id for summary in customers.summaries("shop")]
 
 
@@ -178,7 +181,7 @@ def test_null_in_a_field_is_refused_from_other_tools_too(tmp_path: Path) -> None
     schema = pa.schema(opened.schema().to_arrow())
     write_deltalake(opened, pa.Table.from_pylist(rows, schema), mode="overwrite")
     with pytest.raises(EncodeError, match=r"field value\.id of Judge\$Customer"):
-        commit_snapshot(lake, "shop", "bad", "one", engine="local")
+        commit_snapshot(ChildSnapshot(lake, "shop", "one", "bad", engine="local"))
 
 
 def test_an_expression_that_gives_null_for_a_primitive_field_is_refused() -> None:

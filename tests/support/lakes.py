@@ -26,6 +26,7 @@ from statelake.pipelines.lake.catalog.catalog import RESERVE, Catalog, CatalogCh
 from statelake.pipelines.lake.catalog.catalog_rows import rows_without
 from statelake.pipelines.lake.catalog.claims import Claims
 from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest import large_slice_tasks, large_slices
 from statelake.pipelines.lake.ingest.importing import import_snapshot
@@ -267,7 +268,7 @@ def edited_savepoint(source: Path, to: Path, *edits: tuple[str, str, dict[str, s
             held.update(updates, predicate=where)
         else:
             held.delete(where)
-    commit_snapshot(lake, "orders", "after", "before", engine=LOCAL)
+    commit_snapshot(ChildSnapshot(lake, "orders", "before", "after", engine=LOCAL))
     export_snapshot(lake, "orders", "after", to, engine=LOCAL)
     return to
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.unmanaged_state import KEYED, unmanaged_metadata
 from statelake.pipelines.lake.change.migrating import refuse_disagreeing, value_type
 from statelake.pipelines.lake.edit.pieces import Rows
 from statelake.pipelines.lake.edit.rewriting import (
+    ChildSnapshot,
     Derivation,
     TableChange,
     Transform,
@@ -430,29 +430,14 @@ def _rows_of(
 
 
 def upgrade_kryo(
-    lake: Catalog,
-    job: str,
-    parent: str,
-    snapshot_id: str,
-    *,
-    new: NewTypes | None = None,
-    partly: bool = False,
-    note: str = "",
-    engine: Engine | str = "auto",
-    progress: Progress | None = None,
+    child: ChildSnapshot, *, new: NewTypes | None = None, partly: bool = False
 ) -> tuple[SnapshotRecord, list[Upgraded]]:
     """Register a new snapshot whose values of Kryo are as Flink 2 writes them.
 
     Args:
-        lake: The lake.
-        job: The job.
-        parent: The snapshot of Flink 1.
-        snapshot_id: The name of the new one.
+        child: The new snapshot; its parent is one of Flink 1.
         new: What is known of the new job's types.
         partly: Whether to do so if some states stay as Flink 1 wrote them.
-        note: Kept with it.
-        engine: `auto`, `spark`, `local`, or an engine.
-        progress: Called with (done, total) after each task of a table.
 
     Returns:
         The new snapshot, or the old one if there is nothing to rewrite, or not all of it can be;
@@ -462,7 +447,7 @@ def upgrade_kryo(
         ConflictError: The id is taken.
         StateError: The snapshot can't be made; nothing was registered.
     """
-    record = lake.snapshot(job, parent)
+    lake, record = child.lake, child.parent_record
     plan = _planned_first(lake, record, new or NewTypes())
 
     def made(plan: list[Upgraded]) -> SnapshotRecord | None:
@@ -470,11 +455,8 @@ def upgrade_kryo(
         states = {each.place: each for each in plan if not each.left}
         if not states or not (partly or all(each.left in ("", LATER) for each in plan)):
             return None
-        return derive(
-            lake, job, record, snapshot_id, _Upgrade(lake, states), note=note,
-            paths=list(dict.fromkeys(table for table, _ in states)), engine=engine,
-            progress=progress,
-        ).record  # fmt: skip
+        paths = list(dict.fromkeys(table for table, _ in states))
+        return derive(child, record, _Upgrade(lake, states), paths=paths).record
 
     try:
         done = made(plan)

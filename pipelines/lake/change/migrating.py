@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.change.changes import (
     NOW,
@@ -31,6 +30,7 @@ from statelake.pipelines.lake.change.changes import (
 from statelake.pipelines.lake.change.field_words import literal
 from statelake.pipelines.lake.edit.pieces import Rows
 from statelake.pipelines.lake.edit.rewriting import (
+    ChildSnapshot,
     Derivation,
     TableChange,
     TableLayout,
@@ -100,28 +100,14 @@ class MigrationResult:
 
 
 def migrate_snapshot(
-    lake: Catalog,
-    job: str,
-    parent: str,
-    snapshot_id: str,
-    *changes: Change,
-    note: str = "",
-    inexact: bool = False,
-    engine: Engine | str = "auto",
-    progress: Progress | None = None,
+    child: ChildSnapshot, *changes: Change, inexact: bool = False
 ) -> MigrationResult:
     """Register a new snapshot in which states have new value types: all of them, or none.
 
     Args:
-        lake: The lake.
-        job: The job.
-        parent: The snapshot to migrate.
-        snapshot_id: The name of the new one.
+        child: The new snapshot.
         changes: The new types, and switches of time to live; of each kind one for a state.
-        note: Kept with it.
         inexact: Whether expressions go by what columns show of values that they don't hold in full.
-        engine: `auto`, `spark`, `local`, or an engine.
-        progress: Called with (done, total) after each task of a table.
 
     Raises:
         IncompatibleError: The old values can't become the new ones, or the copies of a broadcast
@@ -131,7 +117,7 @@ def migrate_snapshot(
         QueryError: An expression can't be parsed, or evaluated.
         EncodeError: A value can't be converted; nothing was registered.
     """
-    record = lake.snapshot(job, parent)
+    record = child.parent_record
     resolved = resolve_changes(record, changes)
     for change, operator, state, result in resolved:
         if not change.expressions and not result.usable:
@@ -149,7 +135,7 @@ def migrate_snapshot(
         refuse_disagreeing(operator, state)
     states = {state.table: state for _, _, state, _ in needed}
     work = _Migration(
-        lake,
+        child.lake,
         changes,
         {
             path: (state, [change for change, _, of, _ in needed if of.table == path])
@@ -157,10 +143,7 @@ def migrate_snapshot(
         },
         inexact=inexact,
     )
-    done = derive(
-        lake, job, record, snapshot_id, work, note=note, paths=[*states], engine=engine,
-        progress=progress,
-    )  # fmt: skip
+    done = derive(child, record, work, paths=[*states])
     entries = sum(state.entries for state in states.values())
     return MigrationResult(done.record, worst, entries, done.times)
 

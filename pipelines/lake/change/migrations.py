@@ -39,7 +39,8 @@ from statelake.pipelines.lake.change.migrating import (
     refuse_disagreeing,
     value_type,
 )
-from statelake.pipelines.lake.tables.records import AnyState
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
+from statelake.pipelines.lake.tables.records import AnyState, SnapshotRecord
 from statelake.pipelines.requests.changes import Migrate, Upgrade
 from statelake.pipelines.shown import json_text, plain
 from statelake.pipelines.times import Times
@@ -196,8 +197,11 @@ def migrate_several(
                 preview_migration(lake, job, name, *own, inexact=request.inexact)
                 if request.dry_run
                 else migrate_one(
-                    lake, job, name, *own, suffix=request.suffix, note=request.note,
-                    inexact=request.inexact, engine=engine, progress=progress,
+                    ChildSnapshot(
+                        lake, job, name, f"{name}{request.suffix}", request.note, engine=engine,
+                        progress=progress,
+                    ),
+                    *own, inexact=request.inexact,
                 )
             )  # fmt: skip
         except StateError as error:
@@ -256,56 +260,36 @@ def _words_of(change: Change, state: AnyState, result: Compatibility) -> list[st
     return list(type_differences(before, after, "", change.expressions))
 
 
-def migrate_one(
-    lake: Catalog,
-    job: str,
-    snapshot_id: str,
-    *changes: Change,
-    suffix: str,
-    note: str = "",
-    inexact: bool = False,
-    engine: Engine | str = "auto",
-    progress: Progress | None = None,
-) -> Outcome:
+def migrate_one(child: ChildSnapshot, *changes: Change, inexact: bool = False) -> Outcome:
     """Migrate one snapshot, unless that was done before: all states that are named, or none.
 
     Raises:
         IncompatibleError: The old values can't become the new ones.
         ConflictError: There is a snapshot of the new id that something else made.
     """
-    new_id = f"{snapshot_id}{suffix}"
+    parent, name = child.parent, child.snapshot_id
 
     def before() -> Outcome:
-        refuse_other_origin(lake, job, new_id, snapshot_id, changes)
-        return Outcome(snapshot_id, new_id, "migrated before")
+        refuse_other_origin(child.lake, child.job, name, parent, changes)
+        return Outcome(parent, name, "migrated before")
 
-    if lake.has(job, new_id) and _needed(lake, job, snapshot_id, changes):
+    if child.exists and _needed(child.parent_record, changes):
         return before()
     try:
-        done = migrate_snapshot(
-            lake,
-            job,
-            snapshot_id,
-            new_id,
-            *changes,
-            note=note,
-            inexact=inexact,
-            engine=engine,
-            progress=progress,
-        )
+        done = migrate_snapshot(child, *changes, inexact=inexact)
     except ConflictError:
-        if not lake.has(job, new_id):
+        if not child.exists:
             raise
         return before()  # another has made it meanwhile
-    if done.record.snapshot_id == snapshot_id:
-        return Outcome(snapshot_id, snapshot_id, "compatible as it is")
+    if done.record.snapshot_id == parent:
+        return Outcome(parent, parent, "compatible as it is")
     why = "; ".join(str(reason) for reason in done.result.reasons)
-    return Outcome(snapshot_id, new_id, "migrated", done.entries, why, done.times)
+    return Outcome(parent, name, "migrated", done.entries, why, done.times)
 
 
-def _needed(lake: Catalog, job: str, snapshot_id: str, changes: Sequence[Change]) -> bool:
+def _needed(record: SnapshotRecord, changes: Sequence[Change]) -> bool:
     """Return whether changes apply to a snapshot."""
-    resolved = resolve_changes(lake.snapshot(job, snapshot_id), changes)
+    resolved = resolve_changes(record, changes)
     return any(is_needed(change, result) for change, _, _, result in resolved)
 
 
@@ -329,7 +313,7 @@ def refuse_other_origin(
     elif record.applied and record.applied != digest_of(changes):
         why = "another migration made it: of another state, or by another file"
     elif not record.applied and (
-        any(change.expressions for change in changes) or _needed(lake, job, made, changes)
+        any(change.expressions for change in changes) or _needed(record, changes)
     ):
         why = "it does not say which migration made it"
     if why:
@@ -437,57 +421,41 @@ def _keys_of(snapshot: Snapshot) -> list[object]:
     ]
 
 
-def upgrade_one(
-    lake: Catalog,
-    job: str,
-    snapshot_id: str,
-    request: Upgrade,
-    engine: Engine | str = "auto",
-    progress: Progress | None = None,
-) -> UpgradeOutcome:
+def upgrade_one(child: ChildSnapshot, request: Upgrade) -> UpgradeOutcome:
     """Make a snapshot that Flink 2 restores of one that Flink 1 wrote, unless there is one.
 
     Raises:
         EncodeError: The declared types of the new job can't be parsed.
         ConflictError: There is a snapshot of the new id that something else made.
     """
-    target = f"{snapshot_id}{request.suffix}"
+    parent = child.parent
     new = new_types(request.to_flink, request.collection, request.like)
     if request.dry_run:
-        plan = plan_kryo_upgrade(lake, lake.snapshot(job, snapshot_id), new)
-        return UpgradeOutcome(snapshot_id, "", plan, dry_run=True)
-    if lake.has(job, target):
-        return _upgraded_before(lake, job, snapshot_id, target, new)
+        plan = plan_kryo_upgrade(child.lake, child.parent_record, new)
+        return UpgradeOutcome(parent, "", plan, dry_run=True)
+    if child.exists:
+        return _upgraded_before(child, new)
     try:
-        record, states = upgrade_kryo(
-            lake, job, snapshot_id, target, new=new, partly=request.partly, note=request.note,
-            engine=engine, progress=progress,
-        )  # fmt: skip
+        record, states = upgrade_kryo(child, new=new, partly=request.partly)
     except ConflictError:
-        if not lake.has(job, target):
+        if not child.exists:
             raise
-        # another has made it meanwhile
-        return _upgraded_before(lake, job, snapshot_id, target, new)
-    made_id = record.snapshot_id if record.snapshot_id != snapshot_id else ""
-    return UpgradeOutcome(snapshot_id, made_id, states)
+        return _upgraded_before(child, new)  # another has made it meanwhile
+    made_id = record.snapshot_id if record.snapshot_id != parent else ""
+    return UpgradeOutcome(parent, made_id, states)
 
 
-def _upgraded_before(
-    lake: Catalog, job: str, snapshot_id: str, target: str, new: NewTypes
-) -> UpgradeOutcome:
+def _upgraded_before(child: ChildSnapshot, new: NewTypes) -> UpgradeOutcome:
     """Return the outcome of an upgrade that was done before, with the states that it left.
 
     Raises:
         ConflictError: Something else made the snapshot.
     """
-    made = lake.snapshot(job, target)
-    plan = plan_kryo_upgrade(lake, made, new, is_made=True)
+    parent, name = child.parent, child.snapshot_id
+    made = child.lake.snapshot(child.job, name)
+    plan = plan_kryo_upgrade(child.lake, made, new, is_made=True)
     states = [state for state in plan if state.left != LATER]
     complete = all(state.left for state in states)
-    if made.parent != snapshot_id or made.origin != "migrate" or not complete:
-        raise ConflictError(
-            f"job {job!r} has a snapshot {target!r} already, which is not what this upgrade"
-            f" makes of {snapshot_id!r}",
-            remedy="choose another --suffix, or drop that snapshot first",
-        )
-    return UpgradeOutcome(snapshot_id, target, states, before=True)
+    if made.parent != parent or made.origin != "migrate" or not complete:
+        raise child.taken_error("this upgrade")
+    return UpgradeOutcome(parent, name, states, before=True)

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
-from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.unmanaged_state import (
     KEYED,
@@ -45,6 +44,7 @@ from statelake.pipelines.lake.edit.key_group_layout import KeyGroupLayout
 from statelake.pipelines.lake.edit.merging import copy_table, path_beside
 from statelake.pipelines.lake.edit.pieces import Piece
 from statelake.pipelines.lake.edit.rewriting import (
+    ChildSnapshot,
     Derivation,
     TableChange,
     TableRewriter,
@@ -962,39 +962,20 @@ def _key_of(key: bytes) -> TypeSerializer:
 
 
 def upgrade_sql(
-    lake: Catalog,
-    job: str,
-    parent: str,
-    snapshot_id: str,
-    plan: SqlUpgradePlan,
-    *,
-    inexact: bool = False,
-    note: str = "",
-    engine: Engine | str = "auto",
-    progress: Progress | None = None,
+    child: ChildSnapshot, plan: SqlUpgradePlan, *, inexact: bool = False
 ) -> SnapshotRecord:
     """Register a snapshot from which the job of the new plan continues.
 
     Args:
-        lake: The lake.
-        job: The job.
-        parent: The snapshot of the old plan.
-        snapshot_id: The name of the new one.
+        child: The new snapshot; its parent is of the old plan.
         plan: The upgrade of each operator, as `plan_sql_upgrade` returns it.
         inexact: Whether rows are rewritten from columns even where these can't represent a value
             exactly.
-        note: Kept with it.
-        engine: `auto`, `spark`, `local`, or an engine.
-        progress: Called with (done, total) after each task of a table.
 
     Raises:
         ConflictError: There is a snapshot of that name.
         EncodeError: A row can't be rewritten; nothing was registered.
     """
-    upgrade = _SqlUpgrade(lake, plan, inexact=inexact)
-    record = lake.snapshot(job, parent)
-    paths = list(dict.fromkeys(upgrade.paths(record)))
-    return derive(
-        lake, job, record, snapshot_id, upgrade, note=note, paths=paths, engine=engine,
-        progress=progress,
-    ).record  # fmt: skip
+    upgrade = _SqlUpgrade(child.lake, plan, inexact=inexact)
+    record = child.parent_record
+    return derive(child, record, upgrade, paths=[*dict.fromkeys(upgrade.paths(record))]).record

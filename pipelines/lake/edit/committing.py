@@ -15,11 +15,16 @@ from typing import Any
 import pyarrow as pa
 from deltalake import Schema
 
-from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.attempts import settle_attempts
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.deletions import UNDO
-from statelake.pipelines.lake.edit.rewriting import Derivation, TableChange, derive, layout_of
+from statelake.pipelines.lake.edit.rewriting import (
+    ChildSnapshot,
+    Derivation,
+    TableChange,
+    derive,
+    layout_of,
+)
 from statelake.pipelines.lake.tables.names import check_names
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
 from statelake.pipelines.lake.tables.tables import TableFile
@@ -53,26 +58,8 @@ class CommitResult(Printed):
             yield "  no table differs from the parent's"
 
 
-def commit_snapshot(
-    lake: Catalog,
-    job: str,
-    snapshot_id: str,
-    parent: str,
-    *,
-    note: str = "",
-    engine: Engine | str = "auto",
-    progress: Progress | None = None,
-) -> CommitResult:
-    """Register the current versions of a job's tables as a new snapshot.
-
-    Args:
-        lake: The lake.
-        job: The job.
-        snapshot_id: The name of the new snapshot.
-        parent: The snapshot whose tables were edited.
-        note: Kept with it; say why.
-        engine: `auto`, `spark`, `local`, or an engine.
-        progress: Called with (done, total) after each task of a table.
+def commit_snapshot(child: ChildSnapshot) -> CommitResult:
+    """Register the current versions of a job's tables, edited elsewhere, as a new snapshot.
 
     Raises:
         ConflictError: The id is taken, or another snapshot was imported into the tables since.
@@ -80,18 +67,19 @@ def commit_snapshot(
         EncodeError: A value can't be written back to Flink.
         LakeError: The tables no longer have the state's columns.
     """
-    check_names(job, snapshot_id)
-    record = lake.snapshot(job, parent)
+    lake = child.lake
+    check_names(child.job, child.snapshot_id)
+    record = child.parent_record
     makers = {maker for table in record.tables for _, maker in _entries_behind(lake, table)}
     settle_attempts(
         lake,
         lambda version: {
             token: claim for token, claim in version.claims.attempts.items() if token in makers
         },
-        f"what was made of snapshot {parent!r} can't be committed",
+        f"what was made of snapshot {child.parent!r} can't be committed",
     )
-    work = _Commit(lake, parent, lake.records(job)[0])
-    done = derive(lake, job, record, snapshot_id, work, note=note, engine=engine, progress=progress)
+    work = _Commit(lake, child.parent, lake.records(child.job)[0])
+    done = derive(child, record, work)
     return CommitResult(done.record, work.changed)
 
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
-from statelake.pipelines.engine import Engine, Progress
-from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.recorded_sources import (
     check_edited_sources,
     sinks_among,
@@ -34,6 +32,7 @@ from statelake.pipelines.lake.edit.merging import (
 )
 from statelake.pipelines.lake.edit.purging import ExpiredEntries, refuse_lasting
 from statelake.pipelines.lake.edit.rewriting import (
+    ChildSnapshot,
     Derivation,
     TableChange,
     TableRewriter,
@@ -133,30 +132,8 @@ class SnapshotEdit:
     inexact: bool = False
 
 
-def edit_snapshot(
-    lake: Catalog,
-    job: str,
-    parent: str,
-    snapshot_id: str,
-    edit: SnapshotEdit,
-    *,
-    note: str = "",
-    dry_run: bool = False,
-    engine: Engine | str = "auto",
-    progress: Progress | None = None,
-) -> EditResult:
+def edit_snapshot(child: ChildSnapshot, edit: SnapshotEdit) -> EditResult:
     """Register an edited snapshot: merges come first, then drops, purges and renames.
-
-    Args:
-        lake: The lake.
-        job: The job.
-        parent: The snapshot to edit.
-        snapshot_id: The name of the new one.
-        edit: What changes.
-        note: Kept with it.
-        dry_run: Whether it is only said what would change: no snapshot is made.
-        engine: `auto`, `spark`, `local`, or an engine.
-        progress: Called with (done, total) after each task of a table.
 
     Raises:
         NotFoundError: There is no such operator or state.
@@ -168,27 +145,24 @@ def edit_snapshot(
         InexactError: A predicate is about values that columns don't hold in full.
         EncodeError: A row can't be written; nothing was registered.
     """
-    check_names(job, snapshot_id)
-    record = lake.snapshot(job, parent)
+    check_names(child.job, child.snapshot_id)
+    record = child.parent_record
     paths = [table.path for table in record.tables]
-    others = [lake.snapshot(other, merged) for other, merged in edit.merge]
+    others = [child.lake.snapshot(other, merged) for other, merged in edit.merge]
     for other in others:
-        paths += merged_tables(job, other, paths)
-    tables = _new_tables(job, edit, paths)
+        paths += merged_tables(child.job, other, paths)
+    tables = _new_tables(child.job, edit, paths)
     paths += tables.values()
     work = _Edit(edit, tables)
     try:
-        done = derive(
-            lake, job, record, snapshot_id, work, note=note, paths=paths, others=others,
-            dry_run=dry_run, engine=engine, progress=progress,
-        )  # fmt: skip
+        done = derive(child, record, work, paths=paths, others=others)
     finally:
         if work.session is not None:
             work.session.close()
     expired_at = work.at if edit.expire else None
     return EditResult(
         done.record, work.changes(), work.offsets, work.dropped_partitions, work.positions,
-        work.dropped_sinks, expired_at, dry_run,
+        work.dropped_sinks, expired_at, child.dry_run,
     )  # fmt: skip
 
 

@@ -148,6 +148,54 @@ class Derivation:
 
 
 @dataclass(frozen=True)
+class ChildSnapshot:
+    """A snapshot that is to be made from another one of its job.
+
+    Attributes:
+        lake: The lake.
+        job: The job.
+        parent: The snapshot from which it is made.
+        snapshot_id: Its name.
+        note: Kept with it: say why.
+        dry_run: Whether it is only described: no table gets a version, and the files that were
+            written to measure it are deleted.
+        engine: `auto`, `spark`, `local`, or an engine.
+        progress: Called with (done, total) after each task of a table.
+    """
+
+    lake: Catalog
+    job: str
+    parent: str
+    snapshot_id: str
+    note: str = ""
+    dry_run: bool = False
+    engine: Engine | str = "auto"
+    progress: Progress | None = None
+
+    @property
+    def exists(self) -> bool:
+        """Return whether there is a snapshot of its name."""
+        return self.lake.has(self.job, self.snapshot_id)
+
+    @property
+    def parent_record(self) -> SnapshotRecord:
+        """The parent as it is now.
+
+        Raises:
+            NotFoundError: There is no such snapshot.
+        """
+        return self.lake.snapshot(self.job, self.parent)
+
+    def taken_error(self, made_by: str) -> ConflictError:
+        """Return the error that the snapshot of its name is not what something makes of it."""
+        return ConflictError(
+            f"job {self.job!r} has a snapshot {self.snapshot_id!r} already, which is not what"
+            f" {made_by} makes of {self.parent!r}",
+            remedy="choose another --suffix, or drop that snapshot first",
+        )
+
+
+@dataclass(frozen=True)
 class Derived:
     """The result of `derive`.
 
@@ -163,59 +211,45 @@ class Derived:
 
 
 def derive(
-    lake: Catalog,
-    job: str,
-    parent: str | SnapshotRecord,
-    snapshot_id: str,
+    child: ChildSnapshot,
+    record: SnapshotRecord,
     derivation: Derivation,
     *,
-    note: str = "",
     paths: Sequence[str] | None = None,
     others: Sequence[SnapshotRecord] = (),
-    dry_run: bool = False,
-    engine: Engine | str = "auto",
-    progress: Progress | None = None,
 ) -> Derived:
     """Make a snapshot from another one, for every command that changes state.
 
     Args:
-        lake: The lake.
-        job: The job.
-        parent: The snapshot from which it is made: its name, or its record if the caller has read
-            it, which must still be the catalog's.
-        snapshot_id: The name of the new one.
+        child: The new snapshot.
+        record: Its parent as the caller has read it, which must still be the catalog's.
         derivation: The way it is made.
-        note: Kept with it.
         paths: The tables to rewrite; by default all of the parent's.
         others: Other snapshots that must stay as they are meanwhile.
-        dry_run: Whether the snapshot is only described: no table gets a version, and the files
-            that were written to measure it are deleted.
-        engine: `auto`, `spark`, `local`, or an engine.
-        progress: Called with (done, total) after each task of a table.
 
     Raises:
         NotFoundError: There is no such parent.
         ConflictError: The name is taken, or a parent was dropped or erased from meanwhile. With
             any error nothing is registered, and files that were written are deleted.
     """
-    check_names(job, snapshot_id)
-    record = parent if isinstance(parent, SnapshotRecord) else lake.snapshot(job, parent)
+    lake, name = child.lake, child.snapshot_id
+    check_names(child.job, name)
     if paths is None:
         paths = [table.path for table in record.tables]
-    chosen = choose_engine(engine)
+    chosen = choose_engine(child.engine)
     lake.check_tables(paths)
-    with Attempt(lake, job, snapshot_id, paths, [record, *others], "edit") as attempt:
-        rewriter = TableRewriter(lake, attempt, chosen, progress, dry_run=dry_run)
+    with Attempt(lake, child.job, name, paths, [record, *others], "edit") as attempt:
+        rewriter = TableRewriter(lake, attempt, chosen, child.progress, dry_run=child.dry_run)
         operators = [
             _derived(operator, derivation, rewriter)
             for operator in derivation.begin(record, rewriter)
         ]
         derived = record.followed_by(
-            snapshot_id, derivation.origin, operators, rewriter.written, note
+            name, derivation.origin, operators, rewriter.written, child.note
         )
         derived = without_unnamed(derivation.finish(derived))
         check_edited_sources(lake.location, record, derived)
-        if not dry_run:
+        if not child.dry_run:
             derived = attempt.commit(derived)
     return Derived(derived, record, rewriter.stopwatch.times())
 

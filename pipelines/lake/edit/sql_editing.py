@@ -15,12 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelake.pipelines.engine import LocalEngine, Progress
+from statelake.pipelines.engine import LocalEngine
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.edit_results import EditResult, changed_states
 from statelake.pipelines.lake.edit.pieces import Piece, Rows
 from statelake.pipelines.lake.edit.rewriting import (
     STAGED,
+    ChildSnapshot,
     Derivation,
     TableChange,
     TableLayout,
@@ -61,27 +62,15 @@ _NO_CONDITION = re.compile(r"'bool_or\((.*?)\)'")  # DuckDB's error, with its ty
 
 
 def edit_by_sql(
-    lake: Catalog,
-    job: str,
-    parent: str,
-    snapshot_id: str,
-    statements: Sequence[str],
-    *,
-    note: str = "",
-    inexact: bool = False,
-    progress: Progress | None = None,
+    child: ChildSnapshot, statements: Sequence[str], *, inexact: bool = False
 ) -> EditResult:
     """Register a snapshot of the job, the newest or an older one, as edited by SQL.
 
     Args:
-        lake: The lake.
-        job: The job.
-        parent: The snapshot to edit.
-        snapshot_id: The name of the new one.
+        child: The new snapshot. After its note the statements are kept, without their literals. It
+            is made in this process.
         statements: DELETE, UPDATE and INSERT, in their order.
-        note: Kept with it, before the statements, which are kept without their literals.
         inexact: Whether statements go by what columns show of values that they don't hold in full.
-        progress: Called with (done, total) after each task of a table.
 
     Raises:
         InexactError: A statement is about values that columns don't hold in full.
@@ -92,13 +81,14 @@ def edit_by_sql(
         KeyGroupError: A key is not in its key group.
         EncodeError: A row can't be written back to Flink.
     """
-    before = lake.snapshot(job, parent)  # the session shows this record, or the edit ends
-    with session_over(lake, before) as session:
+    before = child.parent_record  # the session shows this record, or the edit ends
+    with session_over(child.lake, before) as session:
         parsed = check_statements(session, statements)
         done = without_literals(_joined(parsed))
+        note = f"{child.note}: {done}" if child.note else done
         derived = derive(
-            lake, job, before, snapshot_id, _SqlEdit(session, parsed, inexact=inexact),
-            note=f"{note}: {done}" if note else done, engine=LocalEngine(), progress=progress,
+            replace(child, note=note, engine=LocalEngine()), before,
+            _SqlEdit(session, parsed, inexact=inexact),
         )  # fmt: skip
     return EditResult(
         derived.record, changed_states(derived.parent.operators, derived.record.operators)

@@ -13,6 +13,7 @@ import yaml
 import statelake as sl
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.change.kryo_upgrading import upgrade_kryo
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.state_core.errors import StateError
@@ -136,7 +137,7 @@ def upgraded(savepoint: Path, work: Path, parallelism: int = 3) -> Path:
     declare_classes(yaml.safe_load(BASKET))
     lake = Catalog(work / "lake")
     import_snapshot(lake, str(savepoint), "job", snapshot_id="s", engine="local")
-    _, plan = upgrade_kryo(lake, "job", "s", "s2", engine="local")
+    _, plan = upgrade_kryo(ChildSnapshot(lake, "job", "s", "s2", engine="local"))
     assert [upgrade.left for upgrade in plan] == [""] * 8
     export_snapshot(lake, "job", "s2", work / "out", engine="local", parallelism=parallelism)
     return work / "out"

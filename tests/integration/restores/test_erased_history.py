@@ -16,6 +16,7 @@ from statelake.pipelines.lake.change.changes import ValueChange
 from statelake.pipelines.lake.change.migrating import migrate_snapshot
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.verify.integrity import stored_faults
@@ -52,22 +53,32 @@ def jobs_of_people(lake: Catalog, root: Path) -> None:
             edit(lake, "orders/keyed/users/visits").update(
                 {"value": "value + 1"}, predicate=f"key = '{ALICE}'"
             )
-            commit_snapshot(lake, "orders", f"committed-{day}", f"day-{day}", engine=LOCAL)
+            commit_snapshot(
+                ChildSnapshot(lake, "orders", f"day-{day}", f"committed-{day}", engine=LOCAL)
+            )
     for day in range(8):
         statement = f"UPDATE users.visits SET value = {day} WHERE key = '{ALICE}'"
         note = f"as {ALICE} asked"  # statements are kept without their literals
-        edit_by_sql(lake, "orders", f"day-{day}", f"edited-{day}", [statement], note=note)
+        edit_by_sql(
+            ChildSnapshot(lake, "orders", f"day-{day}", f"edited-{day}", note=note), [statement]
+        )
     change = ValueChange("users", "profile", parse_type(NEW_PROFILE), {}, NEW_PROFILE)
     for day in (1, 5, 11):
-        migrate_snapshot(lake, "orders", f"day-{day}", f"migrated-{day}", change, engine=LOCAL)
+        migrate_snapshot(
+            ChildSnapshot(lake, "orders", f"day-{day}", f"migrated-{day}", engine=LOCAL), change
+        )
     for day in range(4):
         import_as(lake, root / f"day-{day + 12}", f"audit-{day}", "audit", uids=UIDS)
     renamed = SnapshotEdit(drop_operators=["places"], rename={"users": "clients"})
     for day in range(2):
-        edit_snapshot(lake, "audit", f"audit-{day}", f"clients-{day}", renamed, engine=LOCAL)
+        edit_snapshot(
+            ChildSnapshot(lake, "audit", f"audit-{day}", f"clients-{day}", engine=LOCAL), renamed
+        )
     for day in range(3):
         merged = SnapshotEdit(merge=[("audit", f"clients-{day % 2}")], drop_operators=["users"])
-        edit_snapshot(lake, "orders", f"edited-{day}", f"merged-{day}", merged, engine=LOCAL)
+        edit_snapshot(
+            ChildSnapshot(lake, "orders", f"edited-{day}", f"merged-{day}", engine=LOCAL), merged
+        )
     drop_snapshots(lake, "orders", snapshot_ids=["day-1", "day-4", "edited-2"])
 
 
@@ -78,7 +89,8 @@ def job_of_flink(lake: Catalog) -> None:
     for group in range(6):
         statement = f"DELETE FROM kinds.name WHERE key_group % 6 = {group}"
         edit_by_sql(
-            lake, "kinds", "tuesday" if group % 2 else "monday", f"less-{group}", [statement]
+            ChildSnapshot(lake, "kinds", "tuesday" if group % 2 else "monday", f"less-{group}"),
+            [statement],
         )
 
 

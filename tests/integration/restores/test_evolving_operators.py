@@ -11,6 +11,7 @@ import pytest
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.change.changes import ValueChange
 from statelake.pipelines.lake.change.migrations import migrate_one
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.state_core.serializers.type_spec import parse_type
 from tests.integration.flink.evolving import ask, operators_restored
@@ -44,7 +45,9 @@ def migrated(lake: Catalog, expressions: dict[str, dict[str, str]]) -> str:
     last = "old"
     for state, spec in NEW_HOLDERS.items():
         change = ValueChange("holders", state, parse_type(spec), expressions.get(state, {}), spec)
-        last = migrate_one(lake, JOB, last, change, suffix=f"-{state}", engine=LOCAL).made
+        last = migrate_one(
+            ChildSnapshot(lake, JOB, last, f"{last}-{state}", engine=LOCAL), change
+        ).made
     return last
 
 

@@ -22,6 +22,7 @@ import pytest
 import statelake as sl
 from statelake.pipelines.engine import LocalEngine
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.requests.changes import UpgradeSql
@@ -131,7 +132,7 @@ def judge(
         old_plan, new_plan, accept=ACCEPTED, no_uids=plain,
         like=begun if plain == "old" else None, suffix="-new",
     )  # fmt: skip
-    upgrade = upgrade_sql_job(lake, "job", "old", request, ENGINE)
+    upgrade = upgrade_sql_job(ChildSnapshot(lake, "job", "old", "old-new", engine=ENGINE), request)
     fate = _worst(upgrade)
     judged.fates[fate.value] += 1
     judged.served[f"{names}: {fate.value}"] += 1

@@ -16,6 +16,7 @@ from statelake import open_snapshot
 from statelake.pipelines.cli.main import main
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.erase.erasing import Erasure, erase
 from statelake.pipelines.lake.erase.requests import ErasureRequest
 from statelake.pipelines.lake.export.exporting import export_snapshot
@@ -242,7 +243,9 @@ class TestEdits:
         changed = change("UPDATE orders.counter.count SET value = -value WHERE key LIKE 'word-1%'")
         assert changed[0]["num_affected_rows"] > 10
         done = commit_snapshot(
-            archive, "orders", "erased", "monday", note="asked for by mail", engine="spark"
+            ChildSnapshot(
+                archive, "orders", "monday", "erased", note="asked for by mail", engine="spark"
+            )
         )
         after = {
             key: -value if key.startswith("word-1") else value
@@ -275,14 +278,14 @@ class TestEdits:
             "INSERT INTO orders.counter.count (key_group, key, value)"
             f" VALUES ({row['key_group']}, '{ERASED}', 7)"
         )
-        commit_snapshot(archive, "orders", "again", "monday", engine="local")
+        commit_snapshot(ChildSnapshot(archive, "orders", "monday", "again", engine="local"))
         assert exported(archive, "again", tmp_path / "out") == held(counts) | {ERASED: 7}
 
     def test_a_key_outside_its_key_group(self, change: Sql, archive: Catalog) -> None:
         """Another key is another key group: an edit that forgets that is refused."""
         change("UPDATE orders.counter.count SET key = 'someone else' WHERE key = 'word-142'")
         with pytest.raises(KeyGroupError, match=r"key group"):
-            commit_snapshot(archive, "orders", "moved", "monday", engine="spark")
+            commit_snapshot(ChildSnapshot(archive, "orders", "monday", "moved", engine="spark"))
         assert [summary.snapshot_id for summary in archive.summaries("orders")] == ["monday"]
 
 
@@ -321,7 +324,7 @@ class TestVacuum:
         spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
         before = held(counts)
         change("DELETE FROM orders.counter.count WHERE key = 'word-142'")
-        commit_snapshot(archive, "orders", "erased", "monday", engine="local")
+        commit_snapshot(ChildSnapshot(archive, "orders", "monday", "erased", engine="local"))
         change("DELETE FROM orders.counter.count")
         other = next(
             golden_case for golden_case in golden_cases("wordcount") if "inline" in golden_case.name
@@ -376,7 +379,7 @@ def test_fields_that_differ_only_in_their_case(spark: SparkSession, tmp_path: Pa
     import_as(lake, savepoint, "one")
     query = "UPDATE op.twin SET value.ID_2 = 'XX3', value.inner.a = 9 WHERE value.ID_2 = 'UP3'"
     run_sql(spark, lake, query, job="orders")
-    commit_snapshot(lake, "orders", "two", "one", engine=LOCAL)
+    commit_snapshot(ChildSnapshot(lake, "orders", "one", "two", engine=LOCAL))
     contents = []
     for name in ("one", "two"):
         out = export_snapshot(lake, "orders", name, tmp_path / name, engine="local").path

@@ -14,6 +14,7 @@ from statelake.pipelines.engine import LocalEngine
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.change.changes import ValueChange
 from statelake.pipelines.lake.change.migrating import migrate_snapshot
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.state_core.errors import UnsupportedFormatError
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.keyed_states import parse_keyed_state
@@ -135,7 +136,7 @@ def migrated(
         change = ValueChange("evolving", state, parse_type(spec), {}, spec)
         made = f"{snapshot}-{state}"
         snapshot = migrate_snapshot(
-            lake, job, snapshot, made, change, engine=engine
+            ChildSnapshot(lake, job, snapshot, made, engine=engine), change
         ).record.snapshot_id
     return snapshot
 

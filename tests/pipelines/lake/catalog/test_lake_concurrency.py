@@ -19,6 +19,7 @@ from statelake.pipelines.lake.catalog.attempts import Attempt
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.dropping import drop_snapshots
 from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.ingest import importing
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.tables.data_files import DataFileWriter
@@ -284,7 +285,7 @@ def test_an_import_inside_a_commit(
     import_golden(lake, ("before", WINDOWS))
     edit(lake, f"orders/keyed/{TUMBLING}").update({"value": "value - 1"}, predicate="key_group = 7")
     do_at(monkeypatch, step, lambda: import_as(lake, savepoints[0], "s0"))
-    commit_snapshot(lake, "orders", "edited", "before", engine=LOCAL)
+    commit_snapshot(ChildSnapshot(lake, "orders", "before", "edited", engine=LOCAL))
     assert ids(lake) == {"before", "edited", "s0"}
     assert_whole(lake)
     assert exported(lake, "s0", tmp_path / "s0") == entries(savepoints[0])
@@ -343,12 +344,12 @@ def test_a_drop_of_a_parent(lake: Catalog, monkeypatch: pytest.MonkeyPatch) -> N
 
     with monkeypatch.context() as patch:
         do_at(patch, (Attempt, "commit", "before", 1), drop)
-        commit_snapshot(lake, "orders", "edited", "before", engine=LOCAL)
+        commit_snapshot(ChildSnapshot(lake, "orders", "before", "edited", engine=LOCAL))
     drop_snapshots(lake, "orders", snapshot_ids=["before"])
     assert_whole(lake)
     edit(lake, f"orders/keyed/{TUMBLING}").delete("key_group = 8")
     step: Step = (Attempt, "__enter__", "before", 1)
     do_at(monkeypatch, step, lambda: drop_snapshots(lake, "orders", snapshot_ids=["edited"]))
     with pytest.raises(ConflictError, match="'edited' of job 'orders' was dropped"):
-        commit_snapshot(lake, "orders", "again", "edited", engine=LOCAL)
+        commit_snapshot(ChildSnapshot(lake, "orders", "edited", "again", engine=LOCAL))
     assert ids(lake) == set()

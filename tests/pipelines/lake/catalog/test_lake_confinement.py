@@ -23,6 +23,7 @@ from statelake.pipelines.lake.change.changes import ValueChange
 from statelake.pipelines.lake.change.migrating import migrate_snapshot
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.erase.erasing import erase
 from statelake.pipelines.lake.erase.requests import ErasureRequest
 from statelake.pipelines.lake.export.exporting import export_snapshot
@@ -54,6 +55,13 @@ Command = Callable[[Scene], object]
 
 WIDER = parse_type({"pojo": "acme.Profile", "fields": {"name": "String", "city": "String"}})
 EXPIRED = SnapshotEdit(drop_states=["counter/total"])
+
+
+def of_bad(scene: Scene) -> ChildSnapshot:
+    """Return a snapshot that is to be made from the bad one."""
+    return ChildSnapshot(scene.lake, "orders", "bad", "new", engine=LOCAL)
+
+
 READ: dict[str, Command] = {
     "export": lambda it: export_snapshot(it.lake, "orders", "bad", it.root / "out", engine=LOCAL),
     "diff": lambda it: diff_snapshots(it.lake, "orders", "good", "bad", engine=LOCAL),
@@ -61,15 +69,14 @@ READ: dict[str, Command] = {
     "rescale": lambda it: plan_rescale(it.lake.snapshot("orders", "bad"), 2),
 }
 WRITTEN: dict[str, Command] = {
-    "commit": lambda it: commit_snapshot(it.lake, "orders", "new", "bad", engine=LOCAL),
-    "edit": lambda it: edit_snapshot(it.lake, "orders", "bad", "new", EXPIRED, engine=LOCAL),
+    "commit": lambda it: commit_snapshot(of_bad(it)),
+    "edit": lambda it: edit_snapshot(of_bad(it), EXPIRED),
     "merge": lambda it: edit_snapshot(
-        it.lake, "clean", "good", "new", SnapshotEdit(merge=[("orders", "bad")]), engine=LOCAL
+        ChildSnapshot(it.lake, "clean", "good", "new", engine=LOCAL),
+        SnapshotEdit(merge=[("orders", "bad")]),
     ),
     "migrate": lambda it: migrate_snapshot(
-        it.lake, "orders", "bad", "new",
-        ValueChange("counter", "profile", WIDER),
-        engine=LOCAL,
+        of_bad(it), ValueChange("counter", "profile", WIDER)
     ),
 }  # fmt: skip
 KEEP: Command = lambda it: drop_snapshots(it.lake, "orders", keep=1)  # noqa: E731
@@ -206,7 +213,7 @@ def test_a_job_with_a_bad_row_goes_on(scene: Scene, good: Contents) -> None:
     assert exported(scene.lake, "next", scene.root / "out") == entries(scene.source)
     shutil.rmtree(scene.root / "out")
     assert record.operators
-    edit_snapshot(scene.lake, "orders", "good", "edited", EXPIRED, engine=LOCAL)
+    edit_snapshot(ChildSnapshot(scene.lake, "orders", "good", "edited", engine=LOCAL), EXPIRED)
     drop_snapshots(scene.lake, "clean", snapshot_ids=[])
     still_whole(scene, good)
 

@@ -18,6 +18,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.claims import Claims
 from statelake.pipelines.lake.catalog.dropping import drop_snapshots
 from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.ingest import importing
 from statelake.pipelines.lake.tables.data_files import DataFileWriter
 from statelake.pipelines.lake.tables.tables import StateTable
@@ -213,7 +214,7 @@ def test_a_commit(
     edit(lake, "orders/keyed/sliding/window-contents").delete("key_group < 20")
 
     def commit() -> None:
-        commit_snapshot(lake, "orders", "edited", "first", engine=LOCAL)
+        commit_snapshot(ChildSnapshot(lake, "orders", "first", "edited", engine=LOCAL))
 
     end(commit, step, way)
     assert ids(lake) == ["first"]

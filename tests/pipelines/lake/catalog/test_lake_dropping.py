@@ -13,6 +13,7 @@ from statelake.pipelines.lake.catalog.dropping import drop_snapshots
 from statelake.pipelines.lake.change.changes import ValueChange
 from statelake.pipelines.lake.change.migrating import migrate_snapshot
 from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.state_core.errors import NotFoundError
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.keyed_states import value_snapshot
@@ -54,7 +55,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         later = edited_savepoint(WINDOWS, root / name, change)
         import_as(lake, later, name, partitions=8)
     edit(lake, TUMBLING).delete("key_group > 100")
-    commit_snapshot(lake, "orders", "edited", "third", engine=LOCAL)
+    commit_snapshot(ChildSnapshot(lake, "orders", "third", "edited", engine=LOCAL))
     return root / "lake"
 
 
@@ -172,7 +173,7 @@ def test_an_edit_that_is_not_committed_stays(lake: Catalog) -> None:
     wanted = edit(lake, TUMBLING).to_pyarrow_table().sort_by("key")
     drop_snapshots(lake, "orders", keep=1)
     assert edit(lake, TUMBLING).to_pyarrow_table().sort_by("key") == wanted
-    commit_snapshot(lake, "orders", "again", "edited", engine=LOCAL)
+    commit_snapshot(ChildSnapshot(lake, "orders", "edited", "again", engine=LOCAL))
     assert_whole(lake, orphans=True)
     found = rows_of(lake, lake.snapshot("orders", "again"), TUMBLING)
     assert found.sort_by("key") == wanted
@@ -181,7 +182,7 @@ def test_an_edit_that_is_not_committed_stays(lake: Catalog) -> None:
 def test_what_an_edit_left(lake: Catalog) -> None:
     """Files that an edit wrote, and that its commit replaced by our own, go too."""
     edit(lake, TUMBLING).update({"value": "0"}, predicate="key_group < 60")
-    commit_snapshot(lake, "orders", "again", "edited", engine=LOCAL)
+    commit_snapshot(ChildSnapshot(lake, "orders", "edited", "again", engine=LOCAL))
     root = Path(lake.location) / TUMBLING
     left = list(root.glob("key_group_bucket=*/*.parquet"))
     size = sum(path.stat().st_size for path in left)
@@ -231,7 +232,7 @@ def test_tables_show_the_types_of_what_is_kept(tmp_path: Path) -> None:
     del fields["tags"]
     new = PojoSerializerSnapshot.of(old.pojo.java_class, fields)
     change = ValueChange("customers", "customer", new)
-    migrate_snapshot(lake, "orders", "old", "new", change, engine=LOCAL)
+    migrate_snapshot(ChildSnapshot(lake, "orders", "old", "new", engine=LOCAL), change)
     assert edit(lake, state.table).schema() != before
     drop_snapshots(lake, "orders", snapshot_ids=["new"])
     assert edit(lake, state.table).schema() == before

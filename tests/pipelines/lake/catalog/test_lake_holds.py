@@ -14,6 +14,7 @@ from statelake.pipelines.lake.catalog.dropping import drop_snapshots
 from statelake.pipelines.lake.catalog.holds import held_snapshots, hold_snapshot, release_snapshot
 from statelake.pipelines.lake.catalog.lake_format import FORMAT_KEY
 from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.query.catalog_tables import catalog_table
 from statelake.pipelines.lake.tables.delta_commit import DeltaCommit
 from statelake.state_core.errors import HeldError, LakeFormatError, NoMatchError, NotFoundError
@@ -107,7 +108,9 @@ def test_what_is_made_of_a_held_snapshot_is_not_held(lake: Catalog) -> None:
     """A hold is of one snapshot."""
     hold_snapshot(lake, "orders", "monday")
     edit = SnapshotEdit(drop_states=["kinds/total"])
-    made = edit_snapshot(lake, "orders", "monday", "without", edit, engine=LOCAL).record
+    made = edit_snapshot(
+        ChildSnapshot(lake, "orders", "monday", "without", engine=LOCAL), edit
+    ).record
     assert made.holds == []
     assert list(held_snapshots(lake, "orders")) == ["monday"]
 

@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from tests.support.lakes import (
     LOCAL,
     WORDS,
@@ -36,7 +37,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import_as(lake, WORDS, "monday", partitions=8)
     import_as(lake, tuesday, "tuesday", partitions=8)
     edit(lake, COUNTS).delete("key_group < 60")
-    commit_snapshot(lake, "orders", "edited", "tuesday", engine=LOCAL)
+    commit_snapshot(ChildSnapshot(lake, "orders", "tuesday", "edited", engine=LOCAL))
     import_as(lake, WORDS, "monday", "snapshots")
     return root / "lake"
 

@@ -29,6 +29,7 @@ from statelake.pipelines.lake.catalog.dropping import clean_lake, drop_snapshots
 from statelake.pipelines.lake.catalog.holds import hold_snapshot
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.erase import audit_records as audit_records_module
 from statelake.pipelines.lake.erase import erasing
 from statelake.pipelines.lake.erase.audit_records import audit_records, broken_record
@@ -272,7 +273,7 @@ class TestTakenForDead:
         do_at(monkeypatch, step, drop)
         edit = SnapshotEdit(drop_states=["counter/total"])
         with pytest.raises(ConflictError, match=r"dropped, or erased from|taken for dead"):
-            edit_snapshot(scene.lake, "orders", "bad", "edited", edit, engine=LOCAL)
+            edit_snapshot(ChildSnapshot(scene.lake, "orders", "bad", "edited", engine=LOCAL), edit)
         assert ids(scene.lake) == ["good"]
         assert_whole(scene.lake)
 
@@ -319,7 +320,7 @@ class TestACommitBehindADeadOne:
         scene.lake.table("orders/keyed/counter/profile").require().delete()
 
         def commit() -> None:
-            commit_snapshot(scene.lake, "orders", "edited", "bad", engine=LOCAL)
+            commit_snapshot(ChildSnapshot(scene.lake, "orders", "bad", "edited", engine=LOCAL))
 
         elsewhere(lambda: end(commit, step, "death"))()
         commit()

@@ -23,6 +23,7 @@ from statelake.pipelines.lake.catalog.snapshot_names import (
 )
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.tables.records import SNAPSHOT_SCHEMA, SnapshotRecord
 from statelake.state_core.errors import DamagedLakeError, LakeError, NotALakeError, NotFoundError
@@ -153,8 +154,8 @@ def test_a_row_that_can_not_be_believed(tmp_path: Path) -> None:
 
 MAKERS: list[Callable[[Catalog, str], object]] = [
     lambda lake, name: import_snapshot(lake, str(WORDS), "words", snapshot_id=name),
-    lambda lake, name: commit_snapshot(lake, "words", name, "monday"),
-    lambda lake, name: edit_snapshot(lake, "words", "monday", name, SnapshotEdit()),
+    lambda lake, name: commit_snapshot(ChildSnapshot(lake, "words", "monday", name)),
+    lambda lake, name: edit_snapshot(ChildSnapshot(lake, "words", "monday", name), SnapshotEdit()),
 ]
 
 

@@ -19,6 +19,7 @@ from statelake.pipelines.engine import LocalEngine
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.change.changes import ValueChange
 from statelake.pipelines.lake.change.migrating import migrate_snapshot, value_type
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.verify.compatibility import check_against
@@ -170,7 +171,9 @@ def test_what_is_refused_is_said_with_its_place(lake: Catalog, tmp_path: Path) -
     assert any(path.endswith("text") for path in paths["labels"])
     assert any(path.endswith("count") for path in paths["event"])
     with pytest.raises(IncompatibleError, match=r"address\.zip"):
-        migrate_snapshot(lake, JOB, "rocksdb", "m", change("order", REFUSED_TYPES), engine=ENGINE)
+        migrate_snapshot(
+            ChildSnapshot(lake, JOB, "rocksdb", "m", engine=ENGINE), change("order", REFUSED_TYPES)
+        )
 
 
 def test_a_generic_record_is_said_to_need_a_migration_here(lake: Catalog, tmp_path: Path) -> None:
@@ -200,7 +203,9 @@ def test_the_heaps_rows_are_too_but_for_unregistered_subclasses(
     """Where the snapshot does not say how a class was written, the migration says which."""
     for state in KEPT_BY_NAME:
         with pytest.raises(UnsupportedFormatError, match="says nothing"):
-            migrate_snapshot(lake, JOB, "hashmap", "m", change(state, NEW_TYPES), engine=ENGINE)
+            migrate_snapshot(
+                ChildSnapshot(lake, JOB, "hashmap", "m", engine=ENGINE), change(state, NEW_TYPES)
+            )
     others = {state: type_ for state, type_ in NEW_TYPES.items() if state not in KEPT_BY_NAME}
     last = migrated(lake, JOB, "hashmap", others, ENGINE)
     found = [
@@ -219,7 +224,9 @@ def test_a_subclass_that_the_new_type_leaves_out_is_asked_for(lake: Catalog) -> 
     """No value is lost: the migration names the class, and where to give it."""
     types = {"contact": {**NEW_TYPES["contact"], "non_registered": {}}}
     with pytest.raises(IncompatibleError, match=r"Letter.*non_registered"):
-        migrate_snapshot(lake, JOB, "rocksdb", "m", change("contact", types), engine=ENGINE)
+        migrate_snapshot(
+            ChildSnapshot(lake, JOB, "rocksdb", "m", engine=ENGINE), change("contact", types)
+        )
     assert len(lake.summaries(JOB)) == len(BACKENDS)
 
 

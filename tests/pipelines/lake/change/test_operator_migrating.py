@@ -26,6 +26,7 @@ from statelake.pipelines.lake.change.migrating import migrate_snapshot
 from statelake.pipelines.lake.change.migrations import migrate_one, preview_migration
 from statelake.pipelines.lake.edit import rewriting
 from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import ImportResult
 from statelake.pipelines.lake.tables import operator_tables
@@ -74,7 +75,9 @@ def migrated(lake: Catalog, snapshot: str, types: dict[str, Any]) -> str:
     """Migrate states one after another, each in a snapshot of its own; the last one's id."""
     for state, spec in types.items():
         made = f"{snapshot}-{state}"
-        migrate_snapshot(lake, JOB, snapshot, made, change(state, spec), engine=LOCAL)
+        migrate_snapshot(
+            ChildSnapshot(lake, JOB, snapshot, made, engine=LOCAL), change(state, spec)
+        )
         snapshot = made
     return snapshot
 
@@ -168,14 +171,19 @@ def _tables(record: SnapshotRecord) -> list[Any]:
 def test_what_flink_refuses_is_refused_with_its_place(state: str, said: str, lake: Catalog) -> None:
     """And nothing is registered, or left."""
     with pytest.raises(IncompatibleError, match=said):
-        migrate_snapshot(lake, JOB, "old", "m", change(state, REFUSED_HOLDERS[state]), engine=LOCAL)
+        migrate_snapshot(
+            ChildSnapshot(lake, JOB, "old", "m", engine=LOCAL),
+            change(state, REFUSED_HOLDERS[state]),
+        )
     assert [summary.snapshot_id for summary in lake.summaries(JOB)] == ["old"]
     assert_whole(lake)
 
 
 def test_what_is_compatible_as_it_is_is_left_alone(lake: Catalog) -> None:
     """No snapshot is made of it."""
-    text = migrate_one(lake, JOB, "old", change("places", "String"), suffix="-m", engine=LOCAL)
+    text = migrate_one(
+        ChildSnapshot(lake, JOB, "old", "old-m", engine=LOCAL), change("places", "String")
+    )
     assert (text.outcome, text.made) == ("compatible as it is", "old")
 
 
@@ -196,7 +204,7 @@ def test_a_migrated_table_is_edited_like_any_other(lake: Catalog, tmp_path: Path
     """Its new columns too."""
     last = migrated(lake, "old", NEW_HOLDERS)
     edit(lake, recorded(lake.snapshot(JOB, last), "depots").table).delete("key <> 'depot-1'")
-    commit_snapshot(lake, JOB, "edited", last, engine=LOCAL)
+    commit_snapshot(ChildSnapshot(lake, JOB, last, "edited", engine=LOCAL))
     (one, other) = copies(state_of(exported(lake, "edited", tmp_path / "out"), "depots"))
     assert one == other
     assert one["depot-1"]["country"] is None
@@ -209,7 +217,7 @@ def test_a_migrated_table_is_edited_like_any_other(lake: Catalog, tmp_path: Path
 def disagreeing_savepoint(lake: Catalog, to: Path) -> Path:
     """The old savepoint, but that the second subtask's copy of `depots` has an entry less."""
     edit(lake, recorded(lake.snapshot(JOB, "old"), "depots").table).delete("key = 'depot-1'")
-    commit_snapshot(lake, JOB, "less", "old", engine=LOCAL)
+    commit_snapshot(ChildSnapshot(lake, JOB, "old", "less", engine=LOCAL))
     export_snapshot(lake, JOB, "old", to, engine=LOCAL)
     export_snapshot(lake, JOB, "less", to.with_name("less"), engine=LOCAL)
     for path in to.with_name("less").iterdir():
@@ -243,15 +251,17 @@ def test_copies_that_differ_are_not_migrated_unless_one_was_chosen(
     assert str(line).startswith("not kept: ")
     wanted = change("depots", NEW_HOLDERS["depots"])
     with pytest.raises(IncompatibleError, match="subtasks 1 differ"):
-        migrate_snapshot(other, JOB, "sp", "m", wanted, engine=LOCAL)
+        migrate_snapshot(ChildSnapshot(other, JOB, "sp", "m", engine=LOCAL), wanted)
     assert preview_migration(other, JOB, "sp", wanted).outcome == "incompatible"
-    as_it_is = migrate_one(other, JOB, "sp", change("places", "String"), suffix="-m", engine=LOCAL)
+    as_it_is = migrate_one(
+        ChildSnapshot(other, JOB, "sp", "sp-m", engine=LOCAL), change("places", "String")
+    )
     assert as_it_is.outcome == "compatible as it is"
     assert [summary.snapshot_id for summary in other.summaries(JOB)] == ["sp"]
     edit(other, recorded(record, "depots").table).update({"value": "value"})
-    commit_snapshot(other, JOB, "chosen", "sp", engine=LOCAL)
+    commit_snapshot(ChildSnapshot(other, JOB, "sp", "chosen", engine=LOCAL))
     assert stored_faults(other, other.snapshot(JOB, "chosen")) == []
-    migrate_snapshot(other, JOB, "chosen", "m", wanted, engine=LOCAL)
+    migrate_snapshot(ChildSnapshot(other, JOB, "chosen", "m", engine=LOCAL), wanted)
     found = list(copies(state_of(exported(other, "m", tmp_path / "out"), "depots")))
     assert found[0] == found[1]
     assert "depot-1" in found[0]
@@ -297,7 +307,9 @@ def test_exact_bytes_and_empty_states_go_along(odd: Catalog, tmp_path: Path) -> 
     last = "odd"
     for state in ("lone", "none", "nothing"):
         wanted = change(state, NAMES, operator="odd")
-        last = migrate_one(odd, JOB, last, wanted, suffix=f"-{state}", engine=LOCAL).made
+        last = migrate_one(
+            ChildSnapshot(odd, JOB, last, f"{last}-{state}", engine=LOCAL), wanted
+        ).made
     new = parse_type(NAMES).restore_serializer()
     snapshot = exported(odd, last, tmp_path / "out")
     lone = state_of(snapshot, "lone")
@@ -316,11 +328,11 @@ def test_an_expression_would_not_see_what_only_bytes_hold(odd: Catalog, tmp_path
     """So it is refused, and nothing is left; without such a value it is done."""
     wanted = change("lone", "String", {"": "upper(old.name)"}, operator="odd")
     with pytest.raises(IncompatibleError, match="1 row has a value that the column does not hold"):
-        migrate_snapshot(odd, JOB, "odd", "m", wanted, engine=LOCAL)
+        migrate_snapshot(ChildSnapshot(odd, JOB, "odd", "m", engine=LOCAL), wanted)
     assert_whole(odd)
     edit(odd, recorded(odd.snapshot(JOB, "odd"), "lone").table).delete("raw_value IS NOT NULL")
-    commit_snapshot(odd, JOB, "less", "odd", engine=LOCAL)
-    migrate_snapshot(odd, JOB, "less", "m", wanted, engine=LOCAL)
+    commit_snapshot(ChildSnapshot(odd, JOB, "odd", "less", engine=LOCAL))
+    migrate_snapshot(ChildSnapshot(odd, JOB, "less", "m", engine=LOCAL), wanted)
     lone = state_of(exported(odd, "m", tmp_path / "out"), "lone").to_arrow()
     assert lone.column("value").to_pylist() == ["A"]
 
@@ -337,12 +349,12 @@ def test_an_expression_would_not_see_what_only_bytes_hold(odd: Catalog, tmp_path
 def test_an_expression_that_can_not_be_evaluated(expression: str, said: str, odd: Catalog) -> None:
     """The state and the expression are named, and nothing is written."""
     edit(odd, recorded(odd.snapshot(JOB, "odd"), "lone").table).delete("raw_value IS NOT NULL")
-    commit_snapshot(odd, JOB, "less", "odd", engine=LOCAL)
+    commit_snapshot(ChildSnapshot(odd, JOB, "odd", "less", engine=LOCAL))
     before = kept_files(odd)
     wanted = change("lone", "String", {"": expression}, operator="odd")
     named = re.escape(f"state odd/lone, {expression}: ")
     with pytest.raises(StateError, match=f"{named}.*{said}"):
-        migrate_snapshot(odd, JOB, "less", "m", wanted, engine=LOCAL)
+        migrate_snapshot(ChildSnapshot(odd, JOB, "less", "m", engine=LOCAL), wanted)
     assert kept_files(odd) == before
 
 

@@ -20,6 +20,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.change.changes import TtlChange, ValueChange
 from statelake.pipelines.lake.change.migrating import migrate_snapshot
 from statelake.pipelines.lake.change.sql_rows import merged_column
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest import importing
@@ -552,7 +553,7 @@ def test_versions_that_sql_changes_keep_their_kind_of_change(tmp_path: Path) -> 
     import_as(lake, tmp_path / "savepoint", "before", "shop", uids=["10_temporal-join"])
     statement = """UPDATE "10_temporal-join"."right"
         SET value = struct_update(value, f1 := 'x') WHERE user_key > 1"""
-    edit_by_sql(lake, "shop", "before", "after", [statement])
+    edit_by_sql(ChildSnapshot(lake, "shop", "before", "after"), [statement])
     export_snapshot(lake, "shop", "after", tmp_path / "made", engine=LOCAL)
     (joined,) = sl.open_snapshot(tmp_path / "made").operators
     made = joined["right"].to_arrow().to_pylist()
@@ -572,7 +573,7 @@ def test_versions_that_an_expression_changes_keep_their_kind_of_change(
     of = ("10_temporal-join", "right")
     sql = f"CASE WHEN {ttl} OR old.f1 <> 'n2' THEN struct_update(old, f1 := 'x') END"
     changes = [ValueChange(*of, parse_type(types), {"": sql}), TtlChange(*of, on=True)][: 1 + ttl]
-    migrate_snapshot(lake, "shop", "before", "after", *changes)
+    migrate_snapshot(ChildSnapshot(lake, "shop", "before", "after"), *changes)
     export_snapshot(lake, "shop", "after", tmp_path / "made", engine=LOCAL)
     (joined,) = sl.open_snapshot(tmp_path / "made").operators
     made = joined["right"].to_arrow().to_pylist()

@@ -18,6 +18,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.edit_results import EditResult
 from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.shown import plain
 from statelake.state_core.errors import EncodeError, NoMatchError, NotFoundError
 from statelake.state_core.model.key_groups import key_groups_of_hashes
@@ -58,7 +59,7 @@ def kept(
     path = Path(lake.location).with_name("keys.txt")
     path.write_text("\n".join(lines), "utf-8", newline="")
     wanted = SnapshotEdit(keep_keys={operator: str(path)}, **changes)
-    return edit_snapshot(lake, "orders", "s", to, wanted, engine=LOCAL)
+    return edit_snapshot(ChildSnapshot(lake, "orders", "s", to, engine=LOCAL), wanted)
 
 
 def keys_of(savepoint: Path, operator: str) -> dict[str, list[Any]]:
@@ -123,7 +124,7 @@ def test_other_operators_and_operator_state_stay(lake: Catalog, tmp_path: Path) 
     import_as(lake, raw_savepoint(tmp_path / "raw"), "rules")
     import_as(lake, WORDS, "words", "other")
     merged = SnapshotEdit(merge=[("other", "words")])
-    record = edit_snapshot(lake, "orders", "rules", "s", merged, engine=LOCAL).record
+    record = edit_snapshot(ChildSnapshot(lake, "orders", "rules", "s", engine=LOCAL), merged).record
     word = min(keys_of(WORDS, "counter")["count"])
     made = kept(lake, "counter", [word]).record
     for before, after in zip(record.operators, made.operators, strict=True):
@@ -165,7 +166,7 @@ def test_both_queues_may_go_one_after_the_other(lake: Catalog, tmp_path: Path) -
     import_golden(lake, ("s", KINDS))
     queues = [name for name in keys_of(KINDS, "kinds") if name.startswith("_timer_state/")]
     wanted = SnapshotEdit(drop_states=[f"kinds/{name}" for name in queues])
-    done = edit_snapshot(lake, "orders", "s", "none", wanted, engine=LOCAL)
+    done = edit_snapshot(ChildSnapshot(lake, "orders", "s", "none", engine=LOCAL), wanted)
     assert done.record.written_bytes == 0
     exported(lake, "none", tmp_path / "out")
     assert not set(queues) & set(keys_of(tmp_path / "out", "kinds"))
@@ -232,11 +233,12 @@ def test_a_key_that_only_bytes_hold_is_not_the_one_that_is_shown(
         "key": "x\ufffd", "raw_key": odd + b"\0", "key_group": int(group[0]),
     }  # fmt: skip
     write_deltalake(edit(lake, table.path), pa.Table.from_pylist([row], rows.schema), mode="append")
-    commit_snapshot(lake, "orders", "odd", "s", engine=LOCAL)
+    commit_snapshot(ChildSnapshot(lake, "orders", "s", "odd", engine=LOCAL))
     path = tmp_path / "keys.txt"
     path.write_text("x\ufffd\n", "utf-8")
     edit_snapshot(
-        lake, "orders", "odd", "kept", SnapshotEdit(keep_keys={"op": str(path)}), engine=LOCAL
+        ChildSnapshot(lake, "orders", "odd", "kept", engine=LOCAL),
+        SnapshotEdit(keep_keys={"op": str(path)}),
     )
     exported(lake, "kept", tmp_path / "out")
     left = open_snapshot(tmp_path / "out").operator("op").state("count").to_arrow()
@@ -305,4 +307,4 @@ def test_a_file_that_is_not_there(lake: Catalog) -> None:
             path.write_bytes(content)
         wanted = SnapshotEdit(keep_keys={"counter": str(path)})
         with pytest.raises(EncodeError, match=r"odd\.txt: it can't be read"):
-            edit_snapshot(lake, "orders", "s", "kept", wanted, engine=LOCAL)
+            edit_snapshot(ChildSnapshot(lake, "orders", "s", "kept", engine=LOCAL), wanted)

@@ -16,6 +16,7 @@ from deltalake import write_deltalake
 from statelake import open_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.committing import CommitResult, commit_snapshot
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.state_core.errors import (
     ConflictError,
     EncodeError,
@@ -67,7 +68,9 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def commit(lake: Catalog, snapshot_id: str = "edited", parent: str = "monday") -> CommitResult:
     """Commit the tables of job `orders`, here."""
-    return commit_snapshot(lake, "orders", snapshot_id, parent, note="why", engine=LOCAL)
+    return commit_snapshot(
+        ChildSnapshot(lake, "orders", parent, snapshot_id, note="why", engine=LOCAL)
+    )
 
 
 def counts(snapshot: Snapshot) -> dict[str, int]:

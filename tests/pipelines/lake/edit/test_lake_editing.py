@@ -16,6 +16,7 @@ from statelake.pipelines.lake.catalog.dropping import drop_snapshots
 from statelake.pipelines.lake.catalog.recorded_channels import recorded_channels
 from statelake.pipelines.lake.edit.edit_results import EditResult
 from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.state_core.errors import (
     ConflictError,
     EncodeError,
@@ -56,7 +57,9 @@ def lake(tmp_path: Path) -> Catalog:
 
 def edited(lake: Catalog, parent: str = "s", *, job: str = "orders", **changes: Any) -> EditResult:
     """The job's snapshot, edited as `edited`."""
-    return edit_snapshot(lake, job, parent, "edited", SnapshotEdit(**changes), engine=LOCAL)
+    return edit_snapshot(
+        ChildSnapshot(lake, job, parent, "edited", engine=LOCAL), SnapshotEdit(**changes)
+    )
 
 
 def test_a_new_uid_copies_nothing(lake: Catalog, tmp_path: Path) -> None:
@@ -125,7 +128,9 @@ def test_operators_left_out(lake: Catalog, tmp_path: Path) -> None:
     edited(lake, drop_operators=["tumbling"])
     assert exported(lake, "edited", tmp_path / "a") == wanted
     assert len(open_snapshot(tmp_path / "a").operators) == len(source.operators) - 1
-    edit_snapshot(lake, "orders", "s", "kept", SnapshotEdit(keep_operators=["sliding"]))
+    edit_snapshot(
+        ChildSnapshot(lake, "orders", "s", "kept"), SnapshotEdit(keep_operators=["sliding"])
+    )
     assert exported(lake, "kept", tmp_path / "b") == wanted
     assert [operator.uid for operator in open_snapshot(tmp_path / "b").operators] == ["sliding"]
     assert len(others) > 1
@@ -166,7 +171,9 @@ def test_timers_left_out(lake: Catalog, tmp_path: Path) -> None:
     wanted = {key: held for key, held in entries(KINDS).items() if key[1] != queues[0]}
     assert exported(lake, "edited", tmp_path / "one") == wanted
     assert_whole(lake)
-    edit_snapshot(lake, "orders", "s", "none", SnapshotEdit(drop_states=["kinds/timers"]))
+    edit_snapshot(
+        ChildSnapshot(lake, "orders", "s", "none"), SnapshotEdit(drop_states=["kinds/timers"])
+    )
     wanted = {key: held for key, held in entries(KINDS).items() if key[1] not in queues}
     assert exported(lake, "none", tmp_path / "none") == wanted
 
@@ -232,7 +239,7 @@ def test_an_operator_that_was_renamed_beside_one_of_its_old_name(
     import_golden(lake, ("s", WORDS))
     import_as(lake, WORDS, "other", other)
     rename = SnapshotEdit(rename={"counter": "returned"})
-    edit_snapshot(lake, other, "other", "renamed", rename, engine=LOCAL)
+    edit_snapshot(ChildSnapshot(lake, other, "other", "renamed", engine=LOCAL), rename)
     done = edited(lake, merge=[(other, "renamed")])
     paths = [table.path for operator in done.record.operators for table in operator.tables]
     assert len(set(paths)) == len(paths)
@@ -248,8 +255,12 @@ def test_an_operator_that_was_renamed_beside_one_of_its_old_name(
 def test_split_and_merged_again(lake: Catalog, tmp_path: Path) -> None:
     """Two halves of a snapshot make the whole again, without a copy."""
     import_golden(lake, ("s", WINDOWS))
-    edit_snapshot(lake, "orders", "s", "half", SnapshotEdit(keep_operators=["sliding"]))
-    edit_snapshot(lake, "orders", "s", "rest", SnapshotEdit(drop_operators=["sliding"]))
+    edit_snapshot(
+        ChildSnapshot(lake, "orders", "s", "half"), SnapshotEdit(keep_operators=["sliding"])
+    )
+    edit_snapshot(
+        ChildSnapshot(lake, "orders", "s", "rest"), SnapshotEdit(drop_operators=["sliding"])
+    )
     done = edited(lake, "half", merge=[("orders", "rest")])
     assert done.record.written_bytes == 0
     assert exported(lake, "edited", tmp_path / "out") == entries(WINDOWS)
@@ -355,12 +366,14 @@ def test_a_dry_run_counts_what_goes_and_makes_nothing(lake: Catalog, tmp_path: P
     wanted = SnapshotEdit(
         expire={"kinds/session": timedelta(0)}, at=datetime(2999, 1, 1, tzinfo=timezone.utc)
     )
-    planned = edit_snapshot(lake, "orders", "s", "edited", wanted, dry_run=True, engine=LOCAL)
+    planned = edit_snapshot(
+        ChildSnapshot(lake, "orders", "s", "edited", dry_run=True, engine=LOCAL), wanted
+    )
     assert [(each.state, each.entries[1]) for each in planned.changes] == [("session", 0)]
     assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["s"]
     assert data_bytes(tmp_path / "lake") == before
     assert DeltaTable(tmp_path / "lake" / "orders/keyed/kinds/session").version() == version
-    done = edit_snapshot(lake, "orders", "s", "edited", wanted, engine=LOCAL)
+    done = edit_snapshot(ChildSnapshot(lake, "orders", "s", "edited", engine=LOCAL), wanted)
     assert done.changes == planned.changes
     assert_whole(lake)
 

@@ -22,6 +22,7 @@ from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
 from statelake.pipelines.lake.edit.pieces import Rows
 from statelake.pipelines.lake.edit.rewriting import (
+    ChildSnapshot,
     Derivation,
     TableChange,
     Transform,
@@ -97,7 +98,8 @@ class OfAll(Derivation):
 
 def rewritten(lake: Catalog, transform: Transform, job: str = "orders") -> SnapshotRecord:
     """Put all rows of a job's snapshot `s` through a transform, as snapshot `made`."""
-    return derive(lake, job, "s", "made", OfAll(lake, transform), engine=Elsewhere()).record
+    child = ChildSnapshot(lake, job, "s", "made", engine=Elsewhere())
+    return derive(child, child.parent_record, OfAll(lake, transform)).record
 
 
 @dataclass(frozen=True)
@@ -298,7 +300,7 @@ def test_every_operation_goes_to_other_processes(tmp_path: Path) -> None:
     engine, lake = Elsewhere(), Catalog(tmp_path / "lake")
     import_as(lake, KINDS, "s")
     edit(lake, "orders/keyed/kinds/total").delete("key_group < 64")
-    assert commit_snapshot(lake, "orders", "less", "s", engine=engine).changed
+    assert commit_snapshot(ChildSnapshot(lake, "orders", "s", "less", engine=engine)).changed
     keys = tmp_path / "keys.txt"
     rows = open_snapshot(KINDS).operator("kinds").state("session").to_arrow()
     keys.write_text(str(rows.column("key")[0]), "utf-8")
@@ -306,17 +308,23 @@ def test_every_operation_goes_to_other_processes(tmp_path: Path) -> None:
         keep_keys={"kinds": str(keys)}, expire={"kinds/session": timedelta(days=9999)},
         purge={"kinds/total": "key IN (SELECT key FROM kinds.name) AND key_group(key, 128) < 9"},
     )  # fmt: skip
-    assert edit_snapshot(lake, "orders", "s", "one", wanted, engine=engine).changes
+    assert edit_snapshot(ChildSnapshot(lake, "orders", "s", "one", engine=engine), wanted).changes
     import_as(lake, evolving_savepoint("old-rocksdb", tmp_path / "old"), "old", "shop")
     spec = NEW_TYPES["order"]
     change = ValueChange("evolving", "order", parse_type(spec), spec=spec)
-    assert migrate_snapshot(lake, "shop", "old", "new", change, engine=engine).entries
+    assert migrate_snapshot(
+        ChildSnapshot(lake, "shop", "old", "new", engine=engine), change
+    ).entries
     holders = old_job_lake(tmp_path / "holders")
     spec = NEW_HOLDERS["addresses"]
     change = ValueChange("holders", "addresses", parse_type(spec), spec=spec)
-    assert migrate_snapshot(holders, "orders", "old", "new", change, engine=engine).entries
+    assert migrate_snapshot(
+        ChildSnapshot(holders, "orders", "old", "new", engine=engine), change
+    ).entries
     change = ValueChange("kinds", "name", parse_type("Long"), {"": "length(old) + key"})
-    assert migrate_snapshot(lake, "orders", "s", "lengths", change, engine=engine).entries
+    assert migrate_snapshot(
+        ChildSnapshot(lake, "orders", "s", "lengths", engine=engine), change
+    ).entries
     assert engine.tasks > 4
     assert_whole(lake)
     assert_whole(holders)

@@ -19,6 +19,7 @@ from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.edit_results import EditResult
 from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
 from statelake.pipelines.lake.edit.key_group_layout import KeyGroupLayout
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 from statelake.pipelines.lake.query.session import QueryError, Session
 from statelake.pipelines.lake.query.statements import PreparedStatement
@@ -79,7 +80,7 @@ def lake(prepared: Path, tmp_path: Path) -> Catalog:
 
 def make(lake: Catalog, parent: str, snapshot_id: str, *statements: str) -> EditResult:
     """Edit a snapshot of job `orders`."""
-    return edit_by_sql(lake, "orders", parent, snapshot_id, statements)
+    return edit_by_sql(ChildSnapshot(lake, "orders", parent, snapshot_id), statements)
 
 
 def counts(lake: Catalog, snapshot_id: str, to: Path) -> dict[str, int]:
@@ -121,7 +122,9 @@ class TestStatements:
     def test_the_lineage_names_them(self, lake: Catalog) -> None:
         """Parent, origin, and in the note the statements, without their comments."""
         statement = "DELETE FROM counter.count\n WHERE key_group = 3 -- gone"
-        record = edit_by_sql(lake, "orders", "day-1", "fixed", [statement], note="GDPR").record
+        record = edit_by_sql(
+            ChildSnapshot(lake, "orders", "day-1", "fixed", note="GDPR"), [statement]
+        ).record
         assert (record.parent, record.origin) == ("day-1", "edit")
         assert record.note == "GDPR: DELETE FROM counter.count WHERE key_group = ?"
         assert lake.snapshot("orders", "fixed") == record
@@ -132,7 +135,7 @@ class TestStatements:
             "UPDATE counter.count SET value = 7712345 WHERE key = 'word-142'",
             "DELETE FROM counter.count WHERE key IN ('O''Brien-77123', E'O\\'Brien', $$O'Brien$$)",
         ]
-        record = edit_by_sql(lake, "orders", "day-1", "fixed", statements[:1]).record
+        record = edit_by_sql(ChildSnapshot(lake, "orders", "day-1", "fixed"), statements[:1]).record
         assert record.note == "UPDATE counter.count SET value = ? WHERE key = ?"
         record = make(lake, "day-2", "other", f"{statements[1]} OR key = 'word-141'").record
         assert record.note == ("DELETE FROM counter.count WHERE key IN (?, ?, ?) OR key = ?")
@@ -363,9 +366,9 @@ class TestCommits:
     def test_an_edit_that_emptied_whole_files(self, lake: Catalog) -> None:
         """A commit that wrote no version of its own is still another snapshot's."""
         edit(lake, COUNTS).delete("key_group = 1")
-        commit_snapshot(lake, "orders", "erased", "day-4", engine=LOCAL)
+        commit_snapshot(ChildSnapshot(lake, "orders", "day-4", "erased", engine=LOCAL))
         with pytest.raises(ConflictError, match=r"not made of day-4 alone: .*of snapshot 'erased'"):
-            commit_snapshot(lake, "orders", "again", "day-4", engine=LOCAL)
+            commit_snapshot(ChildSnapshot(lake, "orders", "day-4", "again", engine=LOCAL))
 
     def test_an_edit_of_another_snapshot(self, lake: Catalog) -> None:
         """Versions, and whose they are, are named, with what to do instead."""
@@ -373,7 +376,7 @@ class TestCommits:
         edit(lake, COUNTS).delete("key_group = 2")
         message = r"of snapshot 'fixed'.*statelake sql --edit day-4 --as"
         with pytest.raises(ConflictError, match=message):
-            commit_snapshot(lake, "orders", "again", "day-4", engine=LOCAL)
+            commit_snapshot(ChildSnapshot(lake, "orders", "day-4", "again", engine=LOCAL))
 
 
 def _import(lake: Catalog, number: int) -> None:
@@ -382,7 +385,7 @@ def _import(lake: Catalog, number: int) -> None:
 
 def _rename(lake: Catalog, number: int) -> None:
     change = SnapshotEdit(rename={operators(lake)[0]: f"uid-{number}"})
-    edit_snapshot(lake, "orders", newest(lake), f"s{number}", change, engine=LOCAL)
+    edit_snapshot(ChildSnapshot(lake, "orders", newest(lake), f"s{number}", engine=LOCAL), change)
 
 
 def _sql_edit(lake: Catalog, number: int) -> None:
@@ -406,7 +409,7 @@ def _restored_and_committed(lake: Catalog, number: int) -> None:
     if edit(lake, COUNTS).version() > table.version:
         edit(lake, COUNTS).restore(table.version)
     edit(lake, COUNTS).delete(f"key_group = {number + 20}")
-    commit_snapshot(lake, "orders", f"s{number}", "s0", engine=LOCAL)
+    commit_snapshot(ChildSnapshot(lake, "orders", "s0", f"s{number}", engine=LOCAL))
 
 
 def newest(lake: Catalog) -> str:

@@ -19,6 +19,7 @@ from deltalake import CommitProperties
 
 from statelake import NewKeyedState, NewOperator, write_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 from statelake.pipelines.lake.erase.audit_records import SCHEMA, AuditRecord, audit_records
 from statelake.pipelines.lake.erase.auditing import AuditResult, audit_erasure
@@ -313,7 +314,7 @@ def test_a_note_is_found_that_no_form_is_of(named: Path, tmp_path: Path) -> None
     note = r"key = E'ZO\xcb o\'brien/7'"
     users = lake.snapshot("names", "s0").operators[0].label
     statement = f"DELETE FROM {users}.visits WHERE true"
-    edit_by_sql(lake, "names", "s0", "noted", [statement], note=note)
+    edit_by_sql(ChildSnapshot(lake, "names", "s0", "noted", note=note), [statement])
     result = audit_erasure(lake, ErasureRequest("gdpr-3", [BRIEN]))
     assert [(hit.file, hit.where) for hit in result.hits] == [("names/noted", "note")]
     erase(lake, ErasureRequest("gdpr-4", [BRIEN]), ["names"])

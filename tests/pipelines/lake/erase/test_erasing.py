@@ -22,6 +22,7 @@ from statelake.pipelines.lake.change.changes import ValueChange
 from statelake.pipelines.lake.change.migrating import migrate_snapshot
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 from statelake.pipelines.lake.erase.audit_records import audit_records, broken_record
 from statelake.pipelines.lake.erase.erasing import (
@@ -92,17 +93,19 @@ def prepared(savepoints: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     edit(lake, "orders/keyed/users/visits").update(
         {"value": "value + 1"}, predicate=f"key = '{ALICE}'"
     )
-    commit_snapshot(lake, "orders", "committed", "day-2", engine=LOCAL)
+    commit_snapshot(ChildSnapshot(lake, "orders", "day-2", "committed", engine=LOCAL))
     statement = f"DELETE FROM users.visits WHERE key = '{ALICE}'"
-    edit_by_sql(lake, "orders", "day-1", "edited", [statement], note=f"asked by {ALICE}")
+    edit_by_sql(
+        ChildSnapshot(lake, "orders", "day-1", "edited", note=f"asked by {ALICE}"), [statement]
+    )
     value = parse_type(NEW_PROFILE)
     change = ValueChange("users", "profile", value, {}, NEW_PROFILE)
-    migrate_snapshot(lake, "orders", "day-0", "migrated", change, engine=LOCAL)
+    migrate_snapshot(ChildSnapshot(lake, "orders", "day-0", "migrated", engine=LOCAL), change)
     import_as(lake, savepoints / "day-3", "other", "audit", uids=UIDS)
     without = SnapshotEdit(drop_operators=["places"], rename={"users": "clients"})
-    edit_snapshot(lake, "audit", "other", "clients", without, engine=LOCAL)
+    edit_snapshot(ChildSnapshot(lake, "audit", "other", "clients", engine=LOCAL), without)
     merged = SnapshotEdit(merge=[("audit", "clients")], drop_operators=["users"])
-    edit_snapshot(lake, "orders", "edited", "merged", merged, engine=LOCAL)
+    edit_snapshot(ChildSnapshot(lake, "orders", "edited", "merged", engine=LOCAL), merged)
     import_as(lake, savepoints / "day-3", "day-3", uids=UIDS)
     drop_snapshots(lake, "orders", snapshot_ids=["day-1"])
     return Path(lake.directory.root)
@@ -121,7 +124,7 @@ def two_days(savepoints: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     lake = Catalog(tmp_path_factory.mktemp("two-days") / "lake")
     import_as(lake, savepoints / "day-0", "day-0", uids=UIDS)
     statement = f"UPDATE users.visits SET value = 7 WHERE key = '{ALICE}'"
-    edit_by_sql(lake, "orders", "day-0", "edited", [statement], note=statement)
+    edit_by_sql(ChildSnapshot(lake, "orders", "day-0", "edited", note=statement), [statement])
     return Path(lake.directory.root)
 
 
@@ -220,7 +223,10 @@ def test_what_follows_is_as_it_would_have_been(lake: Catalog, savepoints: Path) 
     made = import_as(lake, savepoints / "day-3", "again", uids=UIDS)
     shared = unit_paths(made) & unit_paths(lake.snapshot("orders", "day-3"))
     assert shared
-    edit_by_sql(lake, "orders", "again", "less", ["DELETE FROM users.visits WHERE key_group < 9"])
+    edit_by_sql(
+        ChildSnapshot(lake, "orders", "again", "less"),
+        ["DELETE FROM users.visits WHERE key_group < 9"],
+    )
     drop_snapshots(lake, "orders", keep=1)
     assert [name for job, name in snapshots(lake) if job == "orders"] == ["less"]
     assert_whole(lake)

@@ -13,6 +13,7 @@ import pytest
 
 from statelake import NewKeyedState, NewOperator, write_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 from statelake.pipelines.lake.erase.auditing import audit_erasure
 from statelake.pipelines.lake.erase.erasing import STEPS, Erasure, erase, plan_erasure
@@ -47,7 +48,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import_as(lake, people_savepoint(root / "day", 0), "day-0", uids=UIDS)
     for parent, name in (("day-0", "day-1"), ("day-1", "day-2")):
         statement = f"UPDATE users.visits SET value = {name[-1]} WHERE key_group < 64"
-        edit_by_sql(lake, "orders", parent, name, [statement])
+        edit_by_sql(ChildSnapshot(lake, "orders", parent, name), [statement])
     return root / "lake"
 
 

@@ -15,6 +15,7 @@ from statelake import open_snapshot
 from statelake.pipelines.engine import LocalEngine
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.export import cutting, large_groups
 from statelake.pipelines.lake.export.export_slice import AssembleTask, ExportTask, ShuffleTask
 from statelake.pipelines.lake.export.exporting import export_snapshot
@@ -160,7 +161,7 @@ def test_an_edited_key_group_has_row_groups_to_cut(
     (table,) = (one.path for one in operator.tables if one.path.endswith("/many"))
     edit(edited, table).delete(f"user_key = {ENTRIES - 1}")
     monkeypatch.setattr(unit_writer, "ROW_GROUP_BYTES", 5000)
-    commit_snapshot(edited, "j", "edited", "s", engine="local")
+    commit_snapshot(ChildSnapshot(edited, "j", "s", "edited", engine="local"))
     (operator,) = edited.snapshot("j", "edited").operators
     (unit,) = (unit for one in operator.tables if one.path == table
                for unit in one.units if unit.rows >= ENTRIES - 1)  # fmt: skip

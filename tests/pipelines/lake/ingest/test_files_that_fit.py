@@ -20,6 +20,7 @@ from statelake import open_snapshot
 from statelake.pipelines.engine import LocalEngine
 from statelake.pipelines.lake.catalog.catalog import Catalog, CatalogChange
 from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 from statelake.pipelines.lake.erase.erasing import rows_edits
 from statelake.pipelines.lake.ingest import import_slice, joined_files
@@ -334,7 +335,9 @@ class TestImports:
             insert(
                 lake, name, group, {"its own": group, "its file's": group // 64 * 64}.get(bucket)
             )
-        made = commit_snapshot(lake, "orders", "edited", "monday", engine=LOCAL).record
+        made = commit_snapshot(
+            ChildSnapshot(lake, "orders", "monday", "edited", engine=LOCAL)
+        ).record
         assert [file.partition for file in count_files(made)] == [0, 64]
         assert sum(file.rows for file in count_files(made)) == 300 + len(NEW_WORDS)
         exported(lake, "edited", tmp_path / "out")
@@ -356,7 +359,9 @@ class TestImports:
             field = rows.schema.field(name)
             rows = rows.set_column(at, field, pa.array(values, field.type))
         write_deltalake(edit(lake, COUNTS), rows, mode="append")
-        made = commit_snapshot(lake, "orders", "edited", "monday", engine=LOCAL).record
+        made = commit_snapshot(
+            ChildSnapshot(lake, "orders", "monday", "edited", engine=LOCAL)
+        ).record
         assert [file.partition for file in count_files(made)] == [0, 64]
         assert sum(file.rows for file in count_files(made)) == 300 + len(words)
         assert_whole(lake, orphans=True)
@@ -367,7 +372,7 @@ class TestImports:
         import_as(lake, WORDS, "monday")
         insert(lake, "alice", group, None)
         with pytest.raises(KeyGroupError, match=f"key_group is {group}, and it goes from 0 to 127"):
-            commit_snapshot(lake, "orders", "edited", "monday", engine=LOCAL)
+            commit_snapshot(ChildSnapshot(lake, "orders", "monday", "edited", engine=LOCAL))
 
 
 class TestJoined:
@@ -536,11 +541,9 @@ class TestFirstLakes:
         tuesday = import_as(old, later, "tuesday")
         assert sum(file not in count_files(monday) for file in count_files(tuesday)) == 3
         edit(old, COUNTS).delete("key_group = 5")
-        commit_snapshot(old, "orders", "committed", "tuesday", engine=LOCAL)
-        edit_by_sql(
-            old, "orders", "monday", "edited",
-            ["INSERT INTO counter.count (key_group, key, value) VALUES (116, 'alice', 7)"],
-        )  # fmt: skip
+        commit_snapshot(ChildSnapshot(old, "orders", "tuesday", "committed", engine=LOCAL))
+        statement = "INSERT INTO counter.count (key_group, key, value) VALUES (116, 'alice', 7)"
+        edit_by_sql(ChildSnapshot(old, "orders", "monday", "edited"), [statement])
         assert len(count_files(old.snapshot("orders", "edited"))) == 115
         assert exported(old, "tuesday", tmp_path / "out") == entries(later)
         for name in ("monday", "tuesday", "committed", "edited"):

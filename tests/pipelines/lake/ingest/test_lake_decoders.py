@@ -17,6 +17,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.change.changes import ValueChange
 from statelake.pipelines.lake.change.migrating import migrate_snapshot
 from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.state_core.errors import EncodeError, IncompatibleError, LakeError
 from statelake.state_core.serializers import Decoder, register_decoder
@@ -127,7 +128,7 @@ class TestRoundTrips:
         assert types_of(lake, "one") == BYTES
         assert exported(lake, "one", tmp_path / "out") == entries(savepoint)
         edit(lake, "orders/keyed/kinds/name").delete(f"key < {KEY}")
-        commit_snapshot(lake, "orders", "two", "one", engine=LOCAL)
+        commit_snapshot(ChildSnapshot(lake, "orders", "one", "two", engine=LOCAL))
         assert types_of(lake, "two") == BYTES
         assert_whole(lake)
 
@@ -168,7 +169,7 @@ class TestEdits:
         import_as(lake, savepoint, "one")
         value = "named_struct('id', cast(1000 as bigint), 'places', value.places)"
         edit(lake, "orders/keyed/kinds/name").update({"value": value}, predicate=f"key = {KEY}")
-        commit_snapshot(lake, "orders", "two", "one", engine=LOCAL)
+        commit_snapshot(ChildSnapshot(lake, "orders", "one", "two", engine=LOCAL))
         before, after = entries(savepoint), exported(lake, "two", tmp_path / "out")
         changed = [
             (old, new)
@@ -187,7 +188,7 @@ class TestEdits:
         value = "named_struct('id', cast(1000 as bigint), 'places', value.places)"
         edit(lake, "orders/keyed/kinds/name").update({"value": value}, predicate=f"key = {KEY}")
         with pytest.raises(EncodeError, match=r"decoder of com\.acme\.Car has no `encode`"):
-            commit_snapshot(lake, "orders", "two", "one", engine=LOCAL)
+            commit_snapshot(ChildSnapshot(lake, "orders", "one", "two", engine=LOCAL))
 
 
 KEY = -1086239448971
@@ -223,7 +224,9 @@ class TestMigration:
         import_as(lake, savepoint, "one")
         if when == "behind it":
             register_decoder(CAR, Cars())
-        done = migrate_snapshot(lake, "orders", "one", "two", change(state, AUTO), engine=LOCAL)
+        done = migrate_snapshot(
+            ChildSnapshot(lake, "orders", "one", "two", engine=LOCAL), change(state, AUTO)
+        )
         assert done.result.verdict is Verdict.COMPATIBLE_AFTER_MIGRATION
         out = tmp_path / "out"
         found = exported(lake, "two", out)
@@ -241,7 +244,9 @@ class TestMigration:
         """Fields in another order and wider."""
         register_decoder(CAR, Cars())
         import_as(lake, savepoint, "one")
-        migrate_snapshot(lake, "orders", "one", "two", change("name", AVRO), engine=LOCAL)
+        migrate_snapshot(
+            ChildSnapshot(lake, "orders", "one", "two", engine=LOCAL), change("name", AVRO)
+        )
         out = tmp_path / "out"
         exported(lake, "two", out)
         table = open_snapshot(out).operator("kinds").state("name").to_arrow()
@@ -251,7 +256,9 @@ class TestMigration:
         """Nobody knows; nothing is registered."""
         import_as(lake, savepoint, "one")
         with pytest.raises(IncompatibleError, match=r"com\.acme\.Auto: only a decoder for its"):
-            migrate_snapshot(lake, "orders", "one", "two", change("name", AUTO), engine=LOCAL)
+            migrate_snapshot(
+                ChildSnapshot(lake, "orders", "one", "two", engine=LOCAL), change("name", AUTO)
+            )
         assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["one"]
 
     @pytest.mark.parametrize("when", ["before the import", "behind it"])
@@ -266,7 +273,9 @@ class TestMigration:
             register_decoder(CAR, EvenCars())
         for state in KRYO_STATES:
             with pytest.raises(EncodeError, match="does not understand, that of key"):
-                migrate_snapshot(lake, "orders", "one", "two", change(state, AUTO), engine=LOCAL)
+                migrate_snapshot(
+                    ChildSnapshot(lake, "orders", "one", "two", engine=LOCAL), change(state, AUTO)
+                )
         assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["one"]
 
     def test_a_list_needs_lengths(self, lake: Catalog, savepoint: Path) -> None:
@@ -274,7 +283,9 @@ class TestMigration:
         register_decoder(CAR, type("Short", (Cars,), {"length": Decoder.length})())
         import_as(lake, savepoint, "one")
         with pytest.raises(IncompatibleError, match="give their decoder a `length`"):
-            migrate_snapshot(lake, "orders", "one", "two", change("items", AUTO), engine=LOCAL)
+            migrate_snapshot(
+                ChildSnapshot(lake, "orders", "one", "two", engine=LOCAL), change("items", AUTO)
+            )
 
 
 def _shown(table: pa.Table, **more: int) -> list[Any]:

@@ -12,6 +12,7 @@ import pytest
 from statelake import open_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.serializers.framework.plugins import note_change
 from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
@@ -127,7 +128,7 @@ def test_an_edited_field_is_written_and_the_others_stay(tmp_path: Path) -> None:
         for name, value in changed.items()
     )
     table.update({"value": f"named_struct({literal})"}, predicate="key = 5")
-    commit_snapshot(lake, "orders", "after", "monday", engine=LOCAL)
+    commit_snapshot(ChildSnapshot(lake, "orders", "monday", "after", engine=LOCAL))
     exported(lake, "after", tmp_path / "out")
     before, after = states_of(savepoint), states_of(tmp_path / "out")
     assert after["customer"].pop((5, None))["value"] == changed

@@ -11,6 +11,7 @@ from statelake import open_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.change.changes import ValueChange
 from statelake.pipelines.lake.change.migrating import migrate_snapshot
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.state_core.files.filesystem import Directory
@@ -83,7 +84,7 @@ def test_one_run_of_a_task_counts_and_nothing_of_the_others_is_left(
     for name, engine in (("lost", repeating), ("calm", "local")):
         lake = Catalog(tmp_path / name)
         import_snapshot(lake, str(SOURCE), JOB, snapshot_id="old", engine=engine)
-        migrate_snapshot(lake, JOB, "old", "new", without_tags(lake), engine=engine)
+        migrate_snapshot(ChildSnapshot(lake, JOB, "old", "new", engine=engine), without_tags(lake))
         for snapshot in ("old", "new"):
             to = tmp_path / f"{name}-{snapshot}"
             export_snapshot(lake, JOB, snapshot, to, parallelism=5, engine=engine)

@@ -14,6 +14,7 @@ import pytest
 from statelake import NewKeyedState, NewOperator, write_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.ingest.import_slice import TableTarget, _ImportSlice
 from statelake.pipelines.lake.ingest.import_targets import known_tables
 from statelake.pipelines.lake.ingest.importing import ImportResult, import_snapshot
@@ -284,7 +285,7 @@ class TestIdenticalBytes:
         edit(lake, "orders/keyed/counter/count").update(
             {"value": "value + 1"}, predicate="key_group < 9"
         )
-        commit_snapshot(lake, "orders", "edited", "first", engine=LOCAL)
+        commit_snapshot(ChildSnapshot(lake, "orders", "first", "edited", engine=LOCAL))
         reads.clear()
         import_as(lake, WORDS, "second")
         assert reads

@@ -16,6 +16,7 @@ from statelake.pipelines.find.growth import described
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.change.changes import ValueChange
 from statelake.pipelines.lake.change.migrating import migrate_snapshot
+from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.verify import diffing
 from statelake.pipelines.lake.verify.diffing import StateDifference, diff_snapshots
 from statelake.pipelines.requests.reading import Comparison
@@ -374,7 +375,7 @@ def test_fields_that_come_and_go(lake: Catalog) -> None:
     del fields["tags"]
     new = PojoSerializerSnapshot.of(old.pojo.java_class, fields)
     change = ValueChange("customers", "customer", new)
-    migrate_snapshot(lake, "orders", "a", "b", change, engine=LOCAL)
+    migrate_snapshot(ChildSnapshot(lake, "orders", "a", "b", engine=LOCAL), change)
     found = diff(lake, "a", "b")
     one = found.pop("customers/customer")
     assert counts(one) == ("changed", 0, 0, state.entries)
