@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from statelake.state_core.errors import LegalityError
-from statelake.state_core.formats.writing.new_states import USER_TIMERS
+from statelake.state_core.formats.writing.new_states import USER_TIMERS, NewOperatorState
 from statelake.state_core.runtime.backends import (
     KeyedStateBackend,
     OperatorStateBackend,
@@ -29,10 +29,7 @@ from statelake.state_core.runtime.declarations.jobs import (
     sides_of,
 )
 from statelake.state_core.runtime.declarations.states import (
-    BroadcastStateDeclaration,
-    ListStateDeclaration,
     RedistributionMode,
-    RedistributionStrategy,
     StateDeclaration,
 )
 from statelake.state_core.runtime.process.contexts import (
@@ -172,18 +169,10 @@ class ProcessOperator:
         """
         state = self._states.get(declaration)
         if state is None:
-            state = self._states[declaration] = self._operator_state(declaration)
+            new = declaration.new_state()
+            assert isinstance(new, NewOperatorState)  # noqa: S101 - by its mode
+            state = self._states[declaration] = self.backends.operator.state(new)
         return state
-
-    def _operator_state(self, declaration: StateDeclaration) -> Any:
-        backend, name = self.backends.operator, declaration.name
-        if isinstance(declaration, BroadcastStateDeclaration):
-            key, value = declaration.key_type.snapshot(), declaration.value_type.snapshot()
-            return backend.broadcast_state(name, key, value)
-        assert isinstance(declaration, ListStateDeclaration)  # noqa: S101 - by its mode
-        if declaration.redistribution_strategy is RedistributionStrategy.UNION:
-            return backend.union_list_state(name, declaration.type.snapshot())
-        return backend.list_state(name, declaration.type.snapshot())
 
     def _backend(self) -> KeyedStateBackend:
         if self.backends.keyed is None:
