@@ -59,6 +59,7 @@ from statelake.state_core.runtime.commit.records.records import (
     CHANGELOG_FACTORY,
     Checkpoint,
 )
+from statelake.state_core.runtime.process import StreamJob
 
 LAKE, BLOB, CHANGELOG = "lake", "blob", "changelog"
 FACTORIES = {BLOB: BLOB_STORE_FACTORY, CHANGELOG: CHANGELOG_FACTORY}
@@ -178,6 +179,15 @@ class SubtaskName:
 
     def __str__(self) -> str:
         return f"{self.uid}-{self.subtask}"
+
+
+def tasks_of(job: StreamJob, plan: RunPlan) -> list[SubtaskName]:
+    """Return the tasks of a run, operator by operator."""
+    return [
+        SubtaskName(uid, index)
+        for uid, operator in job.operators.items()
+        for index in range(operator.parallelism(plan.parallelism))
+    ]
 
 
 def checkpoint_manager(runs: Directory) -> CheckpointManager:
@@ -405,17 +415,22 @@ def restore_task(task: RestoreTask) -> OperatorMetadata:
 
 
 def merged(
-    operators: Mapping[str, Sequence[OperatorMetadata]], plan: RunPlan
+    operators: Iterable[tuple[int, Sequence[OperatorMetadata]]], run: int
 ) -> CheckpointMetadata:
-    """Merge the state of a run's tasks into one savepoint, operator by operator.
+    """Merge the state of a run's tasks into one savepoint.
+
+    Args:
+        operators: The parallelism of each operator, and its parts, each with some of its subtasks.
+        run: The run's number.
 
     Raises:
         CommitError: A task's state has another parallelism or max parallelism.
     """
     states = []
-    for parts in operators.values():
+    for parallelism, parts in operators:
         first = parts[0]
-        wanted = plan.parallelism, first.max_parallelism
+        wanted = parallelism, first.max_parallelism
+        subtasks: dict[int, SubtaskState] = {}
         for part in parts:
             shape = part.parallelism, part.max_parallelism
             if shape != wanted:
@@ -425,16 +440,9 @@ def merged(
                     place=f"operator {first.uid or first.operator_id}",
                     remedy="someone else changed it: restore from another backend",
                 )
-        subtasks: dict[int, SubtaskState] = {}
-        for part in parts:
             subtasks.update(part.subtasks or {})
-        states.append(
-            OperatorMetadata(
-                first.operator_id, first.parallelism, first.max_parallelism, first.name, first.uid,
-                None, subtasks,
-            )
-        )  # fmt: skip
-    return CheckpointMetadata(METADATA_VERSION, plan.run, states)
+        states.append(replace(first, coordinator=None, subtasks=subtasks))
+    return CheckpointMetadata(METADATA_VERSION, run, states)
 
 
 class _ToleratedBackup(TaskBackupManager):

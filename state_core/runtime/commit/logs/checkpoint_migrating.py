@@ -22,10 +22,10 @@ from statelake.state_core.runtime.commit import (
     SystemStreamPartition,
 )
 from statelake.state_core.runtime.commit.logs.checkpoint_records import (
-    TaskRecord,
     last_records,
     read_records,
 )
+from statelake.state_core.runtime.commit.records.checkpoint_reading import TaskRecord
 from statelake.state_core.runtime.commit.records.records import CHANGELOG_FACTORY, CHECKPOINT_TYPES
 from statelake.state_core.runtime.commit.records.serdes import (
     downgrade,

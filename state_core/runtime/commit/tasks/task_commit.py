@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Protocol
 
 from statelake.state_core.errors import AsyncCommitError
 from statelake.state_core.runtime.commit.contract.futures import (
@@ -39,13 +38,7 @@ from statelake.state_core.runtime.commit.tasks.settings import CommitSettings
 
 LOG = logging.getLogger(__name__)
 Offsets = Mapping[SystemStreamPartition, str]
-
-
-class InputTrimmer(Protocol):
-    """Remove processed records from inputs that are not read by others."""
-
-    def __call__(self, offsets: Offsets, /) -> None:
-        """Remove the records at and before these offsets."""
+InputTrimmer = Callable[[Offsets], None]
 
 
 class TaskCommit:

@@ -41,7 +41,7 @@ OUTSIDE = (
     "../victim", "../../victim", "../../../../victim", "/victim", "a/../../../../../victim", "..",
     "", ".", "a//b", "a/", "file:/victim", "s3://victim/x", "a\\..\\victim", "a\0b",
 )  # fmt: skip
-METADATA = SnapshotMetadata(CheckpointId(1, 0), "job", "1", "task", "store")
+METADATA = SnapshotMetadata("1-0", "job", "1", "task", "store")
 
 
 @pytest.fixture
