@@ -236,25 +236,13 @@ class _Check:
         self, rule: str, problem: str, remedy: str, state: StateDeclaration | None = None
     ) -> Finding:
         """Return a finding that stops the restore, or loses state."""
-        return self._finding(Severity.FAULT, rule, problem, remedy, state)
+        return Finding.of(Severity.FAULT, rule, self.operator, problem, remedy, state)
 
     def warning(
         self, rule: str, problem: str, remedy: str, state: StateDeclaration | None = None
     ) -> Finding:
         """Return a finding that deserves a look."""
-        return self._finding(Severity.WARNING, rule, problem, remedy, state)
-
-    def _finding(
-        self,
-        severity: Severity,
-        rule: str,
-        problem: str,
-        remedy: str,
-        state: StateDeclaration | None,
-    ) -> Finding:
-        name = "" if state is None else state.name
-        own = self.operator
-        return Finding(severity, rule, own.uid, problem, remedy, own.function, name, own.streams)
+        return Finding.of(Severity.WARNING, rule, self.operator, problem, remedy, state)
 
 
 def _size(count: int) -> str:
