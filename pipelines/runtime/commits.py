@@ -158,11 +158,11 @@ class CommitTargets:
         for factory in self.factories(streams):
             if factory.name == CHANGELOG_FACTORY:
                 try:
-                    factory.admin().create_resources()
+                    factory.create_resources()
                 except (StateError, OSError) as error:
                     if not self.tolerant:
                         raise
-                    LOG.error("job %s: changelogs can't be created: %s", self.job, error)  # noqa: TRY400
+                    LOG.error("job %s: changelogs can't be created: %s", self.job, error)  # noqa: TRY400 - the error says all
 
 
 @dataclass(frozen=True)

@@ -416,7 +416,7 @@ class _JobRun:
                 if not following:
                     raise
                 message = "job %s: %s; the next source is restored from instead: %s"
-                LOG.error(message, self.job.name, error, following)  # noqa: TRY400
+                LOG.error(message, self.job.name, error, following)  # noqa: TRY400 - the error says all
                 attempt.directory.child("restored").delete_tree()
                 continue
             attempt.restore(directory, committed=committed)

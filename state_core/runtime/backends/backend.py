@@ -192,9 +192,7 @@ class KeyedStateBackend:
             # the order in which Flink registers them
             processing = self.timer_queue("processing", service, namespace)
             event = self.timer_queue("event", service, namespace)
-            self._services[service] = InternalTimerService(
-                self.context, event, processing, self.configuration.clock
-            )
+            self._services[service] = InternalTimerService(self.context, event, processing)
         return self._services[service]
 
     # ------------------------------------------------------------------------- snapshots

@@ -34,9 +34,6 @@ class TimerElements(Protocol):
     def peek(self) -> tuple[int, bytes] | None:
         """Return the first timer with its key group; None without timers."""
 
-    def reload(self) -> None:
-        """Read the table again, after it was changed without the queue."""
-
 
 class HeapTimerQueue:
     """A heap over all key groups. A removed timer stays in it until it comes first.

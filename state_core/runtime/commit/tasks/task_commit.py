@@ -32,7 +32,6 @@ from statelake.state_core.runtime.commit.records.records import (
 from statelake.state_core.runtime.commit.tasks.decisions import (
     CommitDecision,
     decide_commit,
-    merged,
 )
 from statelake.state_core.runtime.commit.tasks.settings import CommitSettings
 
@@ -188,8 +187,9 @@ class TaskCommit:
 
         def record_of(markers: list[dict[str, str]]) -> CheckpointV2:
             self.context.measures.add("upload_ms", self.context.millis - begun)
-            by_factory = dict(zip(self.backups, markers, strict=True))
-            return CheckpointV2(checkpoint, dict(offsets), merged(by_factory))
+            by_factory = zip(self.backups, markers, strict=True)
+            stored = {factory: dict(stores) for factory, stores in by_factory if stores}
+            return CheckpointV2(checkpoint, dict(offsets), stored)
 
         return mapped(all_of(uploads), record_of)
 

@@ -525,4 +525,4 @@ def test_a_blob_store_that_does_not_keep_is_found_out(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
     store = FileSystemBlobStore(Directory(tmp_path / "file"))
     with pytest.raises(CommitError, match="the blob store can't be used"):
-        BlobStoreBackend(store).admin().validate_resources()
+        BlobStoreBackend(store).validate_resources()
