@@ -275,8 +275,8 @@ class RunAttempt:
         return Prepared(
             self.name, f"{self.name}/{SAVEPOINT}", self._watermark, self._latest, outputs,
             self._records,
-            {name: result.markers for name, result in results.items()},
-            {name: result.counts for name, result in results.items()},
+            {name: result.commit.markers for name, result in results.items()},
+            {name: result.commit.counts for name, result in results.items()},
             sum(saved.size(name) for name in named_files(metadata)),
         )  # fmt: skip
 

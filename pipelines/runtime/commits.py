@@ -195,27 +195,6 @@ def checkpoint_manager(runs: Directory) -> CheckpointManager:
     return CheckpointManager(FileCheckpointLog(runs.child("checkpoints")), GROUPER)
 
 
-class _TaskRecords(CheckpointManager):
-    """The records as a restore sees them: with the markers of its source alone.
-
-    Args:
-        runs: The directory of the job's runs.
-        factory: The source.
-    """
-
-    def __init__(self, runs: Directory, factory: str) -> None:
-        super().__init__(checkpoint_manager(runs).log, GROUPER)
-        self._factory = factory
-
-    def read_last(self, task: str) -> Checkpoint | None:
-        """Return the last record of a task; None without one."""
-        last = super().read_last(task)
-        if not isinstance(last, CheckpointV2):
-            return last
-        markers = {name: ids for name, ids in last.markers.items() if name == self._factory}
-        return replace(last, markers=markers)
-
-
 def partition_of(source: str) -> SystemStreamPartition:
     """Return the partition under which a record has a source's offset."""
     return SystemStreamPartition("statelake", source, 0)
@@ -364,7 +343,7 @@ class RestoreTask:
         runs: The directory of the job's runs, with the log of records.
         name: The subtask.
         source: `blob` or `changelog`.
-        checkpoint: The id of the checkpoint whose state is wanted.
+        last: The task's last record, whose state is wanted.
         directory: The directory for its files; confined to the lake.
     """
 
@@ -372,7 +351,7 @@ class RestoreTask:
     runs: ConfinedDirectory
     name: SubtaskName
     source: str
-    checkpoint: CheckpointId
+    last: CheckpointV2
     directory: ConfinedDirectory
 
 
@@ -390,17 +369,20 @@ def restore_task(task: RestoreTask) -> OperatorMetadata:
     )  # fmt: skip
     with _context(targets, task.name) as context:
         settings = targets.settings(task.source)
-        manager = _TaskRecords(task.runs, FACTORIES[task.source])
+        manager = checkpoint_manager(task.runs)
+        factory = FACTORIES[task.source]
+        of_source = {name: ids for name, ids in task.last.markers.items() if name == factory}
         try:
             # the backends stay as they are until the next commit: what they have is not yet checked
-            TaskStart(context, settings, manager, targets.factories()).restore()
+            start = TaskStart(context, settings, manager, targets.factories())
+            start.restore(replace(task.last, markers=of_source))
             context.stores.flush()
             files = _store(context).files
             if files is None:
                 raise CommitError("nothing was restored", place=f"task {task.name}")
             actual = files.operator.operator_id, list(files.operator.subtasks or ())
             wanted = operator_id_of_uid(task.name.uid), [task.name.subtask]
-            if (actual, files.checkpoint) != (wanted, task.checkpoint.millis):
+            if (actual, files.checkpoint) != (wanted, task.last.id.millis):
                 raise CommitError(
                     f"{task.source} has a state, but not the state that the last run committed",
                     place=f"task {task.name}",

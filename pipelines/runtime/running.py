@@ -475,7 +475,7 @@ class _JobRun:
             last = attempt.last.get(name)
             if last is not None and last.id == before.checkpoint:
                 tasks.append(
-                    RestoreTask(self.targets, self.log.directory, name, source, last.id, target)
+                    RestoreTask(self.targets, self.log.directory, name, source, last, target)
                 )
             elif str(name) in left.markers:
                 raise NotFoundError(

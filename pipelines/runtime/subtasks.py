@@ -10,9 +10,7 @@ from __future__ import annotations
 import copy
 import secrets
 import traceback
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -39,6 +37,7 @@ from statelake.state_core.runtime.backends import (
     restore_backend,
     rocksdb_backend,
 )
+from statelake.state_core.runtime.backends.states.keys import runs_of_groups
 from statelake.state_core.runtime.backends.states.operator_state import AssignedElements
 from statelake.state_core.runtime.declarations.jobs import sides_of
 from statelake.state_core.runtime.process import (
@@ -148,15 +147,13 @@ class SubtaskResult:
         operator: Its operator, with this subtask alone.
         files: The files of its outputs.
         records: The number of processed records.
-        markers: By backend, where its state is.
-        counts: The costs of the commit, by the names of `CommitMeasures`.
+        commit: Its commit to other backends, and what writing and committing cost.
     """
 
     operator: OperatorMetadata
     files: tuple[OutputFile, ...]
     records: int
-    markers: dict[str, str] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
+    commit: PreparedCommit
 
 
 def run_subtask(task: SubtaskTask) -> SubtaskResult:
@@ -235,9 +232,8 @@ class _Subtask:
             prepared = PreparedCommit({}, {})
             if task.commit is not None:
                 prepared = prepare_commit(task.commit, SubtaskFiles(self.directory, written))
-            return SubtaskResult(
-                written, files, records, prepared.markers, {**counts, **prepared.counts}
-            )
+            commit = PreparedCommit(prepared.markers, {**counts, **prepared.counts})
+            return SubtaskResult(written, files, records, commit)
         finally:
             for writer in self.writers:
                 writer.abandon()
@@ -278,7 +274,7 @@ class _Subtask:
         indices = pa.array(order)
         keys, table = keys.take(indices), table.take(indices).combine_chunks()
         (batch,) = table.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
-        for start, end in _runs(groups[order]):
+        for _, start, end in runs_of_groups(groups[order]):
             self.operator.process_batch(
                 keys.slice(start, end - start), batch.slice(start, end - start)
             )
@@ -297,12 +293,6 @@ class _Subtask:
             operator_id_of_uid(own.uid), own.parallelism, own.max_parallelism, own.uid, own.uid,
             None, {own.subtask: SubtaskState(managed_operator=operator, managed_keyed=keyed)},
         )  # fmt: skip
-
-
-def _runs(groups: npt.NDArray[np.int32]) -> Iterator[tuple[int, int]]:
-    """Yield the start and the end of each run of equal values."""
-    cuts = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(groups)]
-    yield from pairwise(cuts)
 
 
 class _OutputWriter:

@@ -107,8 +107,7 @@ class KeyedStateBackend:
             NotFoundError: There is no such state.
         """
         registered = self.registered(state)
-        groups = self.configuration.key_groups
-        for group in range(groups.first, groups.last + 1):
+        for group in self.configuration.key_groups:
             for composite in registered.table.keys(group):
                 yield split_key(registered.layout, composite)
 

@@ -133,7 +133,7 @@ class HeapValueTable(_HeapTable):
         """Add many entries."""
         entries = within(entries, self.key_groups)
         keys, values = cut_entries(entries)
-        for group, start, end in runs_of_groups(entries):
+        for group, start, end in runs_of_groups(entries.group_of):
             self._writable(group).update(zip(keys[start:end], values[start:end], strict=True))
 
 

@@ -229,7 +229,7 @@ def test_a_restore_that_is_refused_removes_no_blob(
     before = store.list("job=alerts-1")
     task = commits.RestoreTask(
         CommitTargets("alerts", str(tmp_path / "blob")), directory.confined(),
-        commits.SubtaskName("alert", 0), "blob", last.id,
+        commits.SubtaskName("alert", 0), "blob", last,
         Directory(tmp_path / "restored").confined(),
     )  # fmt: skip
     with pytest.raises(CommitError, match="nothing was restored"):

@@ -164,8 +164,7 @@ class StateRegistry:
     def _migrate(self, state: RegisteredState, layout: KeyedLayout) -> None:
         """Read every value with the old serializers, and write it with the new ones."""
         name = state.info.name
-        groups = self.configuration.key_groups
-        for group in range(groups.first, groups.last + 1):
+        for group in self.configuration.key_groups:
             for entries in table_entries(state.table, group):
                 try:
                     moved = self._migrated(state, layout, entries)

@@ -51,8 +51,9 @@ class HeapTimerQueue:
 
     def reload(self) -> None:
         """Rebuild the queue from the table."""
-        groups = range(self.key_groups.first, self.key_groups.last + 1)
-        self._heap = [(element, group) for group in groups for element in self.table.keys(group)]
+        self._heap = [
+            (element, group) for group in self.key_groups for element in self.table.keys(group)
+        ]
         heapify(self._heap)
         self._count = len(self._heap)
 

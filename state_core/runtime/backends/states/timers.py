@@ -71,15 +71,11 @@ class InternalTimerQueue:
         return self._read(first[1])
 
     def __iter__(self) -> Iterator[Timer]:
-        groups = self.context.key_groups
-        for group in range(groups.first, groups.last + 1):
+        for group in self.context.key_groups:
             yield from map(self._read, self.table.keys(group))
 
     def __len__(self) -> int:
-        groups = self.context.key_groups
-        return sum(
-            sum(1 for _ in self.table.keys(group)) for group in range(groups.first, groups.last + 1)
-        )
+        return sum(1 for group in self.context.key_groups for _ in self.table.keys(group))
 
     def _located(self, timer: Timer) -> tuple[int, bytes]:
         current = timer.key is self.context.key and self.context.group >= 0
