@@ -20,11 +20,9 @@ if TYPE_CHECKING:
     from statelake.state_core.runtime.commit import CheckpointLog, StateBackendFactory
     from statelake.state_core.runtime.commit.logs.checkpoint_dropping import CheckpointDropResult
     from statelake.state_core.runtime.commit.logs.checkpoint_migrating import MigratedLog
-    from statelake.state_core.runtime.commit.logs.checkpoint_records import (
-        LastCheckpoints,
-        TaskRecord,
-    )
+    from statelake.state_core.runtime.commit.logs.checkpoint_records import LastCheckpoints
     from statelake.state_core.runtime.commit.logs.checkpoint_verifying import VerifiedLog
+    from statelake.state_core.runtime.commit.records.checkpoint_reading import TaskRecord
 
 
 class Checkpoints:

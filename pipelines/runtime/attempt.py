@@ -9,10 +9,10 @@ from typing import Any
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.run_log import SAVEPOINT, Prepared, RunPlan, output_directory
-from statelake.pipelines.runtime.commits import CommitTargets, CommitTask, SubtaskName
+from statelake.pipelines.runtime.commits import CommitTargets, CommitTask, SubtaskName, merged
 from statelake.pipelines.runtime.exchange import Exchanged, ExchangeTask, OperatorInput, exchange
 from statelake.pipelines.runtime.sources import Split
-from statelake.pipelines.runtime.subtask_store import METADATA_VERSION, SubtaskFiles
+from statelake.pipelines.runtime.subtask_store import SubtaskFiles
 from statelake.pipelines.runtime.subtasks import (
     OutputFile,
     OutputTarget,
@@ -24,7 +24,6 @@ from statelake.pipelines.runtime.subtasks import (
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
-    OperatorMetadata,
     SubtaskState,
 )
 from statelake.state_core.formats.metadata.stream_map import named_files
@@ -34,7 +33,7 @@ from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.model.snapshot import Operator
 from statelake.state_core.runtime.backends.states.operator_state import assign_operator_state
 from statelake.state_core.runtime.commit import CheckpointV2
-from statelake.state_core.runtime.process import StreamJob
+from statelake.state_core.runtime.process import RuntimeContext, StreamJob
 from statelake.state_core.runtime.process.jobs import TIMERS, OperatorNode, SourceNode
 
 
@@ -79,10 +78,6 @@ class RunAttempt:
     _files: list[OutputFile] = field(default_factory=list)
     _inputs: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
-    def parallelism(self, operator: OperatorNode) -> int:
-        """Return an operator's parallelism: a global stream has one partition."""
-        return 1 if operator.declaration.alone else self.plan.parallelism
-
     def max_parallelism(self, operator: OperatorNode) -> int:
         """Return the number of an operator's key groups."""
         return operator.declaration.max_parallelism or self.job.max_parallelism
@@ -121,7 +116,7 @@ class RunAttempt:
             handles = [
                 subtasks.get(index, SubtaskState()).managed_operator for index in range(before)
             ]
-            assigned = assign_operator_state(handles, self.parallelism(operator))
+            assigned = assign_operator_state(handles, operator.parallelism(self.plan.parallelism))
             self._restored[uid] = [
                 Restored(directory, keyed, tuple(elements), raw) for elements in assigned
             ]
@@ -159,7 +154,7 @@ class RunAttempt:
 
     def _readers(self, node: str, output: int) -> tuple[OperatorInput, ...]:
         return tuple(
-            OperatorInput(operator, index, self.parallelism(operator))
+            OperatorInput(operator, index, operator.parallelism(self.plan.parallelism))
             for operator in self.job.operators.values()
             for index, read in enumerate(operator.inputs)
             if (read.node, read.output) == (node, output)
@@ -180,13 +175,15 @@ class RunAttempt:
 
     def _run(self, operator: OperatorNode) -> None:
         self.step(f"operator {operator.uid}")
-        parallelism = self.parallelism(operator)
+        parallelism = operator.parallelism(self.plan.parallelism)
         restored = self._restored.get(operator.uid)
         tasks = [
             SubtaskTask(
-                self.job.name, operator, index, parallelism,
-                self.max_parallelism(operator),
-                self.plan.processing_time, self.directory.child("records"),
+                RuntimeContext(
+                    self.job.name, operator.uid, index, parallelism,
+                    self.max_parallelism(operator), self.plan.processing_time,
+                ),
+                operator, self.directory.child("records"),
                 self._inputs_of(operator, index), self._saved.directory, self.backend,
                 None if restored is None else restored[index],
                 self._targets(operator, index), self.plan.watermark, self._watermark,
@@ -210,7 +207,7 @@ class RunAttempt:
 
     def _inputs_of(self, operator: OperatorNode, subtask: int) -> tuple[tuple[str, ...], ...]:
         """Return the files that a subtask reads, input by input."""
-        parallelism = self.parallelism(operator)
+        parallelism = operator.parallelism(self.plan.parallelism)
         return tuple(
             tuple(self._inputs[OperatorInput(operator, index, parallelism).path(subtask)])
             for index in range(len(operator.inputs))
@@ -251,10 +248,12 @@ class RunAttempt:
 
     def finish(self) -> Prepared:
         """Write the state as a savepoint, and return the prepared result."""
-        metadata = CheckpointMetadata(
-            METADATA_VERSION,
+        metadata = merged(
+            [
+                (len(results), [result.operator for result in results])
+                for results in self._results.values()
+            ],
             self.plan.run,
-            [self._operator_state(operator) for operator in self.job.operators.values()],
         )
         if self.engine.repeats:
             self._remove_others(metadata)
@@ -276,8 +275,8 @@ class RunAttempt:
         return Prepared(
             self.name, f"{self.name}/{SAVEPOINT}", self._watermark, self._latest, outputs,
             self._records,
-            {name: result.markers for name, result in results.items()},
-            {name: result.counts for name, result in results.items()},
+            {name: result.commit.markers for name, result in results.items()},
+            {name: result.commit.counts for name, result in results.items()},
             sum(saved.size(name) for name in named_files(metadata)),
         )  # fmt: skip
 
@@ -292,15 +291,3 @@ class RunAttempt:
             for path, _ in table.files_below(self._below):
                 if path not in written:
                     table.delete(path)
-
-    def _operator_state(self, operator: OperatorNode) -> OperatorMetadata:
-        results = self._results[operator.uid]
-        subtasks = {
-            index: SubtaskState(managed_operator=result.operator, managed_keyed=result.keyed)
-            for index, result in enumerate(results)
-        }
-        return OperatorMetadata(
-            operator_id_of_uid(operator.uid), len(results),
-            self.max_parallelism(operator),
-            operator.uid, operator.uid, None, subtasks,
-        )  # fmt: skip

@@ -1,13 +1,12 @@
 """The costs of commits: a Delta table `<job>/_commits` in the lake, one row for each report.
 
-A task counts from its start; a row has the increase since the previous row.
+A row has what a task counted in one run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from threading import Lock
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -19,7 +18,6 @@ from statelake.pipelines.lake.tables.names import commits_table, new_edited_file
 from statelake.pipelines.lake.tables.tables import create_table, open_table, read_rows
 from statelake.state_core.errors import DamagedLakeError
 from statelake.state_core.files.filesystem import Directory
-from statelake.state_core.runtime.commit import CommitMeasures
 from statelake.state_core.runtime.commit.records.clocks import now_millis
 
 COUNTED = (
@@ -38,7 +36,7 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class CommitReport:
-    """The costs of a task's commits since its last report.
+    """The costs of a task's commits in a run.
 
     Attributes:
         task: Its name.
@@ -63,42 +61,38 @@ class CommitReports:
     def __init__(self, lake: Directory, job: str, clock: Callable[[], int] = now_millis) -> None:
         self.directory = lake.confined().child(commits_table(job))
         self.clock = clock
-        self._told: dict[str, dict[str, int]] = {}
-        self._lock = Lock()
 
-    def append(self, measures: Iterable[tuple[str, CommitMeasures]]) -> None:
-        """Add a row for every task that counted something; all of them are one commit.
-
-        Args:
-            measures: The measures of each task, the same object every time.
-        """
-        now = self.clock()
-        with self._lock:
-            reports = []
-            for task, counted in measures:
-                counts = counted.as_dict()
-                before = self._told.get(task, {})
-                since = {name: counts.get(name, 0) - before.get(name, 0) for name in COUNTED}
-                if any(since.values()):
-                    reports.append(CommitReport(task, now, since))
-                    self._told[task] = counts
-            if reports:
-                self._write(reports)
-
-    def append_counts(self, counts: Mapping[str, Mapping[str, int]], version: int) -> None:
+    def append(self, counts: Mapping[str, Mapping[str, int]], run: int) -> None:
         """Add a row for every task of a run, only once however often this is called.
 
         Args:
             counts: The counts of each task, by the names of `CommitMeasures`.
-            version: The run's number; one that is not above the last was added before.
+            run: The run's number; one that is not above the last was added before.
         """
+        if not counts:
+            return
         now = self.clock()
-        reports = [
-            CommitReport(task, now, {name: counted.get(name, 0) for name in COUNTED})
-            for task, counted in counts.items()
+        columns = [
+            list(counts),
+            [now * 1000] * len(counts),
+            *([counted.get(name, 0) for counted in counts.values()] for name in COUNTED),
         ]
-        if reports:
-            self._write(reports, version)
+        arrays = [pa.array(c, field.type) for c, field in zip(columns, SCHEMA, strict=True)]
+        rows = pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+        def commit() -> bool:
+            table = open_table(self.directory)
+            recorded = None if table is None else table.transaction_version(RUNS)
+            if recorded is not None and run <= recorded:
+                return True
+            table = table or create_table(self.directory, SCHEMA, name="commits")
+            properties = CommitProperties(app_transactions=[Transaction(RUNS, run, now)])
+            change = DeltaCommit(self.directory, SCHEMA, None, properties)
+            change.add_rows(new_edited_file(table.version() + 1), rows)
+            change.write(table)
+            return True
+
+        until_committed(commit, self.directory)
 
     def read(self, since: int = 0) -> list[CommitReport]:
         """Return the reports since a time, in milliseconds since 1970, in their order."""
@@ -123,31 +117,6 @@ class CommitReports:
             CommitReport(task, at // 1000, counted)
             for task, at, counted in zip(tasks, times, counts, strict=True)
         ]
-
-    def _write(self, reports: Sequence[CommitReport], run: int | None = None) -> None:
-        """Add rows; those of a run only if neither it nor a later run has rows yet."""
-        columns = [
-            [report.task for report in reports],
-            [report.reported_at * 1000 for report in reports],
-            *([report.counts[name] for report in reports] for name in COUNTED),
-        ]
-        arrays = [pa.array(c, field.type) for c, field in zip(columns, SCHEMA, strict=True)]
-        rows = pa.Table.from_arrays(arrays, schema=SCHEMA)
-        moment = [] if run is None else [Transaction(RUNS, run, reports[0].reported_at)]
-
-        def commit() -> bool:
-            table = open_table(self.directory)
-            recorded = None if table is None else table.transaction_version(RUNS)
-            if run is not None and recorded is not None and run <= recorded:
-                return True
-            table = table or create_table(self.directory, SCHEMA, name="commits")
-            properties = CommitProperties(app_transactions=moment)
-            change = DeltaCommit(self.directory, SCHEMA, None, properties)
-            change.add_rows(new_edited_file(table.version() + 1), rows)
-            change.write(table)
-            return True
-
-        until_committed(commit, self.directory)
 
 
 def total(reports: Iterable[CommitReport]) -> dict[str, int]:

@@ -59,6 +59,7 @@ from statelake.state_core.runtime.commit.records.records import (
     CHANGELOG_FACTORY,
     Checkpoint,
 )
+from statelake.state_core.runtime.process import StreamJob
 
 LAKE, BLOB, CHANGELOG = "lake", "blob", "changelog"
 FACTORIES = {BLOB: BLOB_STORE_FACTORY, CHANGELOG: CHANGELOG_FACTORY}
@@ -157,11 +158,11 @@ class CommitTargets:
         for factory in self.factories(streams):
             if factory.name == CHANGELOG_FACTORY:
                 try:
-                    factory.admin().create_resources()
+                    factory.create_resources()
                 except (StateError, OSError) as error:
                     if not self.tolerant:
                         raise
-                    LOG.error("job %s: changelogs can't be created: %s", self.job, error)  # noqa: TRY400
+                    LOG.error("job %s: changelogs can't be created: %s", self.job, error)  # noqa: TRY400 - the error says all
 
 
 @dataclass(frozen=True)
@@ -180,30 +181,18 @@ class SubtaskName:
         return f"{self.uid}-{self.subtask}"
 
 
+def tasks_of(job: StreamJob, plan: RunPlan) -> list[SubtaskName]:
+    """Return the tasks of a run, operator by operator."""
+    return [
+        SubtaskName(uid, index)
+        for uid, operator in job.operators.items()
+        for index in range(operator.parallelism(plan.parallelism))
+    ]
+
+
 def checkpoint_manager(runs: Directory) -> CheckpointManager:
     """Return the manager of the records of a job's runs."""
     return CheckpointManager(FileCheckpointLog(runs.child("checkpoints")), GROUPER)
-
-
-class _TaskRecords(CheckpointManager):
-    """The records as a restore sees them: with the markers of its source alone.
-
-    Args:
-        runs: The directory of the job's runs.
-        factory: The source.
-    """
-
-    def __init__(self, runs: Directory, factory: str) -> None:
-        super().__init__(checkpoint_manager(runs).log, GROUPER)
-        self._factory = factory
-
-    def read_last(self, task: str) -> Checkpoint | None:
-        """Return the last record of a task; None without one."""
-        last = super().read_last(task)
-        if not isinstance(last, CheckpointV2):
-            return last
-        markers = {name: ids for name, ids in last.markers.items() if name == self._factory}
-        return replace(last, markers=markers)
 
 
 def partition_of(source: str) -> SystemStreamPartition:
@@ -354,7 +343,7 @@ class RestoreTask:
         runs: The directory of the job's runs, with the log of records.
         name: The subtask.
         source: `blob` or `changelog`.
-        checkpoint: The id of the checkpoint whose state is wanted.
+        last: The task's last record, whose state is wanted.
         directory: The directory for its files; confined to the lake.
     """
 
@@ -362,7 +351,7 @@ class RestoreTask:
     runs: ConfinedDirectory
     name: SubtaskName
     source: str
-    checkpoint: CheckpointId
+    last: CheckpointV2
     directory: ConfinedDirectory
 
 
@@ -380,17 +369,20 @@ def restore_task(task: RestoreTask) -> OperatorMetadata:
     )  # fmt: skip
     with _context(targets, task.name) as context:
         settings = targets.settings(task.source)
-        manager = _TaskRecords(task.runs, FACTORIES[task.source])
+        manager = checkpoint_manager(task.runs)
+        factory = FACTORIES[task.source]
+        of_source = {name: ids for name, ids in task.last.markers.items() if name == factory}
         try:
             # the backends stay as they are until the next commit: what they have is not yet checked
-            TaskStart(context, settings, manager, targets.factories()).restore()
+            start = TaskStart(context, settings, manager, targets.factories())
+            start.restore(replace(task.last, markers=of_source))
             context.stores.flush()
             files = _store(context).files
             if files is None:
                 raise CommitError("nothing was restored", place=f"task {task.name}")
             actual = files.operator.operator_id, list(files.operator.subtasks or ())
             wanted = operator_id_of_uid(task.name.uid), [task.name.subtask]
-            if (actual, files.checkpoint) != (wanted, task.checkpoint.millis):
+            if (actual, files.checkpoint) != (wanted, task.last.id.millis):
                 raise CommitError(
                     f"{task.source} has a state, but not the state that the last run committed",
                     place=f"task {task.name}",
@@ -405,17 +397,22 @@ def restore_task(task: RestoreTask) -> OperatorMetadata:
 
 
 def merged(
-    operators: Mapping[str, Sequence[OperatorMetadata]], plan: RunPlan
+    operators: Iterable[tuple[int, Sequence[OperatorMetadata]]], run: int
 ) -> CheckpointMetadata:
-    """Merge the state of a run's tasks into one savepoint, operator by operator.
+    """Merge the state of a run's tasks into one savepoint.
+
+    Args:
+        operators: The parallelism of each operator, and its parts, each with some of its subtasks.
+        run: The run's number.
 
     Raises:
         CommitError: A task's state has another parallelism or max parallelism.
     """
     states = []
-    for parts in operators.values():
+    for parallelism, parts in operators:
         first = parts[0]
-        wanted = plan.parallelism, first.max_parallelism
+        wanted = parallelism, first.max_parallelism
+        subtasks: dict[int, SubtaskState] = {}
         for part in parts:
             shape = part.parallelism, part.max_parallelism
             if shape != wanted:
@@ -425,16 +422,9 @@ def merged(
                     place=f"operator {first.uid or first.operator_id}",
                     remedy="someone else changed it: restore from another backend",
                 )
-        subtasks: dict[int, SubtaskState] = {}
-        for part in parts:
             subtasks.update(part.subtasks or {})
-        states.append(
-            OperatorMetadata(
-                first.operator_id, first.parallelism, first.max_parallelism, first.name, first.uid,
-                None, subtasks,
-            )
-        )  # fmt: skip
-    return CheckpointMetadata(METADATA_VERSION, plan.run, states)
+        states.append(replace(first, coordinator=None, subtasks=subtasks))
+    return CheckpointMetadata(METADATA_VERSION, run, states)
 
 
 class _ToleratedBackup(TaskBackupManager):

@@ -52,6 +52,7 @@ from statelake.pipelines.runtime.commits import (
     merged,
     partition_of,
     restore_task,
+    tasks_of,
 )
 from statelake.pipelines.runtime.sinks import (
     commit_output,
@@ -81,9 +82,8 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
 )
 from statelake.state_core.printable import Printed, Table, bytes_text
 from statelake.state_core.runtime.commit import CheckpointV2
-from statelake.state_core.runtime.commit.logs.checkpoint_records import SNAPSHOT_FACTORY
 from statelake.state_core.runtime.commit.records.clocks import now_millis
-from statelake.state_core.runtime.commit.records.records import BLOB_STORE_FACTORY
+from statelake.state_core.runtime.commit.records.records import BLOB_STORE_FACTORY, SNAPSHOT_FACTORY
 from statelake.state_core.runtime.legality.rules import listed
 from statelake.state_core.runtime.process import StreamJob
 
@@ -416,7 +416,7 @@ class _JobRun:
                 if not following:
                     raise
                 message = "job %s: %s; the next source is restored from instead: %s"
-                LOG.error(message, self.job.name, error, following)  # noqa: TRY400
+                LOG.error(message, self.job.name, error, following)  # noqa: TRY400 - the error says all
                 attempt.directory.child("restored").delete_tree()
                 continue
             attempt.restore(directory, committed=committed)
@@ -445,14 +445,8 @@ class _JobRun:
         before = self.log.plan(plan.run - 1)
         if self.targets is None or before is None:
             return {}
-        records = {}
-        for uid in self.job.operators:
-            for index in range(before.parallelism):
-                name = SubtaskName(uid, index)
-                last = self.records.read_last(str(name))
-                if isinstance(last, CheckpointV2):
-                    records[name] = last
-        return records
+        records = {name: self.records.read_last(str(name)) for name in tasks_of(self.job, before)}
+        return {name: last for name, last in records.items() if isinstance(last, CheckpointV2)}
 
     def _from_backend(
         self, source: str, plan: RunPlan, attempt: RunAttempt, engine: Engine
@@ -477,25 +471,25 @@ class _JobRun:
             )
         tasks = []
         target = attempt.directory.child("restored")
-        for name in (
-            SubtaskName(uid, index)
-            for uid in self.job.operators
-            for index in range(before.parallelism)
-        ):
+        for name in tasks_of(self.job, before):
             last = attempt.last.get(name)
             if last is not None and last.id == before.checkpoint:
                 tasks.append(
-                    RestoreTask(self.targets, self.log.directory, name, source, last.id, target)
+                    RestoreTask(self.targets, self.log.directory, name, source, last, target)
                 )
             elif str(name) in left.markers:
                 raise NotFoundError(
                     f"the log of commits has no record of task {name} by run {before.run}",
                     remedy="restore it from the lake",
                 )
-        operators: dict[str, list[OperatorMetadata]] = {}
-        for state in engine.map(restore_task, tasks):
-            operators.setdefault(state.operator_id, []).append(state)
-        target.write("_metadata", write_metadata(merged(operators, before)))
+        parts: dict[str, list[OperatorMetadata]] = {}
+        for task, state in zip(tasks, engine.map(restore_task, tasks), strict=True):
+            parts.setdefault(task.name.uid, []).append(state)
+        operators = [
+            (self.job.operators[uid].parallelism(before.parallelism), states)
+            for uid, states in parts.items()
+        ]
+        target.write("_metadata", write_metadata(merged(operators, before.run)))
         return target
 
     # ------------------------------------------------------------------------- commit
@@ -551,17 +545,15 @@ class _JobRun:
             for name, offset in plan.ends.items()
         }
         records = {}
-        for uid, node in self.job.operators.items():
-            for index in range(1 if node.declaration.alone else plan.parallelism):
-                name = SubtaskName(uid, index)
-                own = prepared.markers.get(str(name), {})
-                if isinstance(own, str):
-                    own = {BLOB_STORE_FACTORY: own} if own else {}
-                markers = {SNAPSHOT_FACTORY: {STORE: snapshot_id}}
-                markers.update({factory: {STORE: marker} for factory, marker in own.items()})
-                records[name] = CheckpointV2(plan.checkpoint, offsets, markers)
-                self.records.write(str(name), records[name])
-        self.reports.append_counts(prepared.counts, plan.run)
+        for name in tasks_of(self.job, plan):
+            own = prepared.markers.get(str(name), {})
+            if isinstance(own, str):
+                own = {BLOB_STORE_FACTORY: own} if own else {}
+            markers = {SNAPSHOT_FACTORY: {STORE: snapshot_id}}
+            markers.update({factory: {STORE: marker} for factory, marker in own.items()})
+            records[name] = CheckpointV2(plan.checkpoint, offsets, markers)
+            self.records.write(str(name), records[name])
+        self.reports.append(prepared.counts, plan.run)
         self._observe("recorded")
         if self.targets is not None:
             for name, record in records.items():

@@ -10,7 +10,7 @@ import json
 import logging
 import posixpath
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.json as pj
@@ -171,12 +171,7 @@ def _delta_splits(source: SourceNode, before: Offset, until: Offset) -> list[Spl
     splits = []
     for stored, partition in added:
         path = log_path(stored, f"source {source.name!r}")
-        with directory.open_input(path) as file:
-            groups = pq.ParquetFile(file).metadata.num_row_groups
-        splits += [
-            Split(source, directory, path, group, partition=partition, schema=schema)
-            for group in range(groups)
-        ]
+        splits += _row_groups(Split(source, directory, path, partition=partition, schema=schema))
     return splits
 
 
@@ -287,13 +282,16 @@ def _file_splits(source: SourceNode, before: Offset, until: Offset) -> list[Spli
             )  # fmt: skip
         if source.format == "json":
             splits.append(Split(source, directory, path, -1, start, end, schema=source.schema))
-            continue
-        with directory.open_input(path) as file:
-            groups = pq.ParquetFile(file).metadata.num_row_groups
-        splits += [
-            Split(source, directory, path, group, schema=source.schema) for group in range(groups)
-        ]
+        else:
+            splits += _row_groups(Split(source, directory, path, schema=source.schema))
     return splits
+
+
+def _row_groups(split: Split) -> list[Split]:
+    """Return a split for each row group of a Parquet file."""
+    with split.directory.open_input(split.path) as file:
+        groups = pq.ParquetFile(file).metadata.num_row_groups
+    return [replace(split, row_group=group) for group in range(groups)]
 
 
 # ------------------------------------------------------------------------------- rows

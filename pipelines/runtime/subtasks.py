@@ -10,9 +10,7 @@ from __future__ import annotations
 import copy
 import secrets
 import traceback
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -29,7 +27,7 @@ from statelake.state_core.files.filesystem import ConfinedDirectory
 from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata, SubtaskState
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.formats.writing.new_states import USER_TIMERS
-from statelake.state_core.model.handles import KeyedHandle, OperatorHandle
+from statelake.state_core.model.handles import KeyedHandle
 from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.runtime.backends import (
     BackendConfiguration,
@@ -39,6 +37,7 @@ from statelake.state_core.runtime.backends import (
     restore_backend,
     rocksdb_backend,
 )
+from statelake.state_core.runtime.backends.states.keys import runs_of_groups
 from statelake.state_core.runtime.backends.states.operator_state import AssignedElements
 from statelake.state_core.runtime.declarations.jobs import sides_of
 from statelake.state_core.runtime.process import (
@@ -103,12 +102,8 @@ class SubtaskTask:
     """A subtask's part of a run.
 
     Attributes:
-        job: The job's name.
+        runtime: The subtask and the run.
         operator: The operator.
-        subtask: The subtask's index.
-        parallelism: The operator's parallelism.
-        max_parallelism: The number of key groups.
-        processing_time: The run's processing time.
         records: The directory of channels, confined to the lake.
         inputs: The files in it of each input, in the order of the source.
         state: The directory of the written state.
@@ -123,12 +118,8 @@ class SubtaskTask:
         timers: The name under which its timers are kept.
     """
 
-    job: str
+    runtime: RuntimeContext
     operator: OperatorNode
-    subtask: int
-    parallelism: int
-    max_parallelism: int
-    processing_time: int
     records: ConfinedDirectory
     inputs: tuple[tuple[str, ...], ...]
     state: ConfinedDirectory
@@ -145,7 +136,7 @@ class SubtaskTask:
     @property
     def place(self) -> str:
         """Its name in messages."""
-        return f"operator {self.operator.uid!r}, subtask {self.subtask}"
+        return f"operator {self.operator.uid!r}, subtask {self.runtime.subtask}"
 
 
 @dataclass(frozen=True)
@@ -153,20 +144,16 @@ class SubtaskResult:
     """The result of a subtask.
 
     Attributes:
-        keyed: The handle of its keyed state.
-        operator: The handle of its operator state.
+        operator: Its operator, with this subtask alone.
         files: The files of its outputs.
         records: The number of processed records.
-        markers: By backend, where its state is.
-        counts: The costs of the commit, by the names of `CommitMeasures`.
+        commit: Its commit to other backends, and what writing and committing cost.
     """
 
-    keyed: KeyedHandle | None
-    operator: OperatorHandle | None
+    operator: OperatorMetadata
     files: tuple[OutputFile, ...]
     records: int
-    markers: dict[str, str] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
+    commit: PreparedCommit
 
 
 def run_subtask(task: SubtaskTask) -> SubtaskResult:
@@ -201,12 +188,8 @@ class _Subtask:
             self.states.restore(restored.operator, StateFiles(restored.directory))
         # threads of one process share the function; its copy is this subtask's alone
         self.function = copy.deepcopy(task.operator.function)
-        runtime = RuntimeContext(
-            task.job, task.operator.uid, task.subtask, task.parallelism, task.max_parallelism,
-            task.processing_time,
-        )  # fmt: skip
         self.operator = ProcessOperator(
-            self.function, task.operator.declaration, runtime,
+            self.function, task.operator.declaration, task.runtime,
             Backends(self.states, self.keyed), task.timers,
         )  # fmt: skip
         self.writers = [
@@ -220,9 +203,10 @@ class _Subtask:
         task = self.task
         if task.operator.key_type is None:
             return None
+        own = task.runtime
         configuration = BackendConfiguration.of_subtask(
-            task.operator.key_type.snapshot(), task.subtask, task.parallelism,
-            task.max_parallelism, compressed=task.compressed, clock=lambda: task.processing_time,
+            task.operator.key_type.snapshot(), own.subtask, own.parallelism,
+            own.max_parallelism, compressed=task.compressed, clock=lambda: own.processing_time,
         )  # fmt: skip
         backend = BACKENDS[task.backend](configuration)
         if task.restored is not None:
@@ -243,13 +227,13 @@ class _Subtask:
                 operator.end_input()
             files = tuple(file for writer in self.writers for file in writer.close())
             began = perf_counter()
-            keyed, operator_state = self._snapshot()
+            written = self._snapshot()
             counts = {"commits": 1, "snapshot_ms": round((perf_counter() - began) * 1000)}
-            prepared = self._commit(keyed, operator_state)
-            return SubtaskResult(
-                keyed, operator_state, files, records, prepared.markers,
-                {**counts, **prepared.counts},
-            )  # fmt: skip
+            prepared = PreparedCommit({}, {})
+            if task.commit is not None:
+                prepared = prepare_commit(task.commit, SubtaskFiles(self.directory, written))
+            commit = PreparedCommit(prepared.markers, {**counts, **prepared.counts})
+            return SubtaskResult(written, files, records, commit)
         finally:
             for writer in self.writers:
                 writer.abandon()
@@ -290,7 +274,7 @@ class _Subtask:
         indices = pa.array(order)
         keys, table = keys.take(indices), table.take(indices).combine_chunks()
         (batch,) = table.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
-        for start, end in _runs(groups[order]):
+        for _, start, end in runs_of_groups(groups[order]):
             self.operator.process_batch(
                 keys.slice(start, end - start), batch.slice(start, end - start)
             )
@@ -300,30 +284,15 @@ class _Subtask:
         for writer in self.writers:
             writer.flush()
 
-    def _snapshot(self) -> tuple[KeyedHandle | None, OperatorHandle | None]:
-        keyed = None
-        if self.keyed is not None:
-            keyed = self.keyed.snapshot(self.directory).run()
-        return keyed, self.states.snapshot(self.directory).run()
-
-    def _commit(self, keyed: KeyedHandle | None, operator: OperatorHandle | None) -> PreparedCommit:
-        """Prepare the commit of the state to other backends, if there are any."""
-        task = self.task
-        if task.commit is None:
-            return PreparedCommit({}, {})
-        state = SubtaskState(managed_operator=operator, managed_keyed=keyed)
-        uid = task.operator.uid
-        alone = OperatorMetadata(
-            operator_id_of_uid(uid), task.parallelism, task.max_parallelism, uid, uid, None,
-            {task.subtask: state},
+    def _snapshot(self) -> OperatorMetadata:
+        """Write the state, and return the operator with this subtask alone."""
+        keyed = None if self.keyed is None else self.keyed.snapshot(self.directory).run()
+        operator = self.states.snapshot(self.directory).run()
+        own = self.task.runtime
+        return OperatorMetadata(
+            operator_id_of_uid(own.uid), own.parallelism, own.max_parallelism, own.uid, own.uid,
+            None, {own.subtask: SubtaskState(managed_operator=operator, managed_keyed=keyed)},
         )  # fmt: skip
-        return prepare_commit(task.commit, SubtaskFiles(self.directory, alone))
-
-
-def _runs(groups: npt.NDArray[np.int32]) -> Iterator[tuple[int, int]]:
-    """Yield the start and the end of each run of equal values."""
-    cuts = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(groups)]
-    yield from pairwise(cuts)
 
 
 class _OutputWriter:

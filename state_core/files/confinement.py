@@ -407,15 +407,6 @@ class ConfinedTree:
                 raise source._no_file(path)
         return True
 
-    def rename(self, path: str, new: str) -> None:
-        """Move a directory to a path that does not exist, atomically."""
-        with (
-            self._telling("moved", path),
-            self._folder_of(path) as (above, name),
-            self._folder_of(new, create=True) as (folder, last),
-        ):
-            os.rename(name, last, src_dir_fd=above, dst_dir_fd=folder)
-
     def make(self, path: str = "") -> None:
         """Make a directory and those above it."""
         with self._telling("made", path):

@@ -10,7 +10,7 @@ Source: `org.apache.flink.runtime.state` (the `*StateHandle` classes), as writte
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
@@ -27,6 +27,9 @@ class KeyGroupRange:
 
     def __len__(self) -> int:
         return max(0, self.last - self.first + 1)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.first, self.last + 1))
 
     def __contains__(self, key_group: object) -> bool:
         return isinstance(key_group, int) and self.first <= key_group <= self.last

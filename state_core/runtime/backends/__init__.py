@@ -19,7 +19,7 @@ from statelake.state_core.runtime.backends.heap import heap_backend
 from statelake.state_core.runtime.backends.restoring import restore_backend
 from statelake.state_core.runtime.backends.rocksdb import rocksdb_backend
 from statelake.state_core.runtime.backends.states.configuration import BackendConfiguration
-from statelake.state_core.runtime.backends.states.descriptors import StateDescriptor, TimeToLive
+from statelake.state_core.runtime.backends.states.descriptors import StateDescriptor
 from statelake.state_core.runtime.backends.states.operator_state import (
     OperatorStateBackend,
     assign_operator_state,
@@ -34,7 +34,6 @@ __all__ = [
     "OperatorStateBackend",
     "SnapshotTask",
     "StateDescriptor",
-    "TimeToLive",
     "Timer",
     "assign_operator_state",
     "heap_backend",

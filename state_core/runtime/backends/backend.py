@@ -23,6 +23,7 @@ from statelake.state_core.runtime.backends.states.descriptors import StateDescri
 from statelake.state_core.runtime.backends.states.keys import KeyContext, split_key
 from statelake.state_core.runtime.backends.states.registry import (
     RegisteredState,
+    StateRegistry,
     Storage,
     same_info,
 )
@@ -39,28 +40,16 @@ from statelake.state_core.runtime.backends.states.timers import (
     InternalTimerQueue,
     InternalTimerService,
 )
-from statelake.state_core.runtime.backends.states.ttl import (
-    LastAccess,
-    TtlAggregateFunction,
-    TtlAggregatingState,
-    TtlListState,
-    TtlMapState,
-    TtlReducingState,
-    TtlValueState,
-    ttl_reduce,
-)
+from statelake.state_core.runtime.backends.states.ttl import LastAccess
 
-AnyState: TypeAlias = (
-    "ValueState | ListState | MapState | ReducingState | AggregatingState"
-    " | TtlValueState | TtlListState | TtlMapState | TtlReducingState | TtlAggregatingState"
-)
+AnyState: TypeAlias = "ValueState | ListState | MapState | ReducingState | AggregatingState"
 VOID_NAMESPACE = "VoidNamespace"
-STATES: dict[StateKind, tuple[Any, Any]] = {
-    StateKind.VALUE: (ValueState, TtlValueState),
-    StateKind.LIST: (ListState, TtlListState),
-    StateKind.MAP: (MapState, TtlMapState),
-    StateKind.REDUCING: (ReducingState, TtlReducingState),
-    StateKind.AGGREGATING: (AggregatingState, TtlAggregatingState),
+STATES: dict[StateKind, Any] = {
+    StateKind.VALUE: ValueState,
+    StateKind.LIST: ListState,
+    StateKind.MAP: MapState,
+    StateKind.REDUCING: ReducingState,
+    StateKind.AGGREGATING: AggregatingState,
 }
 
 
@@ -77,7 +66,7 @@ class KeyedStateBackend:
 
     def __init__(self, configuration: BackendConfiguration, storage: Storage) -> None:
         self.configuration = configuration
-        self.registry = configuration.registry(storage)
+        self.registry = StateRegistry(configuration, storage)
         self.storage = storage
         self.context = KeyContext(
             self.registry.key_serializer, configuration.max_parallelism, configuration.key_groups
@@ -118,8 +107,7 @@ class KeyedStateBackend:
             NotFoundError: There is no such state.
         """
         registered = self.registered(state)
-        groups = self.configuration.key_groups
-        for group in range(groups.first, groups.last + 1):
+        for group in self.configuration.key_groups:
             for composite in registered.table.keys(group):
                 yield split_key(registered.layout, composite)
 
@@ -155,31 +143,22 @@ class KeyedStateBackend:
         known = self._states.get(descriptor.name)
         if known is not None and known[0] == descriptor:
             return known[1]
-        info = descriptor.meta_info(self.registry.key.snapshot, namespace)
+        info = descriptor.meta_info(self.configuration.key_entry.snapshot, namespace)
         if known is not None and not same_info(self.registered(descriptor.name).info, info):
             raise IncompatibleError(
                 "the state was requested before with another descriptor",
                 place=f"state {descriptor.name!r}",
             )
-        new_state = self._made(descriptor, self.registry.register(info))
-        self._states[descriptor.name] = descriptor, new_state
-        return new_state
-
-    def _made(self, descriptor: StateDescriptor, registered: RegisteredState) -> AnyState:
-        ttl, kind = descriptor.ttl, descriptor.kind
-        access = None if ttl is None else LastAccess(ttl, self.configuration.clock)
-        functions: list[Any] = []
-        if kind is StateKind.REDUCING and descriptor.reduce is not None:
-            reduce = descriptor.reduce
-            functions = [reduce if access is None else ttl_reduce(reduce, access)]
-        elif kind is StateKind.AGGREGATING and descriptor.aggregate is not None:
-            aggregate = descriptor.aggregate
-            functions = [aggregate if access is None else TtlAggregateFunction(aggregate, access)]
-        original, with_ttl = STATES[kind]
-        state: Any = original(
-            descriptor.name, self.context, registered.layout, registered.table, *functions
+        registered, ttl = self.registry.register(info), descriptor.ttl
+        new_state: AnyState = STATES[descriptor.kind](
+            descriptor.name,
+            self.context,
+            registered.layout,
+            registered.table,
+            None if ttl is None else LastAccess(ttl, self.configuration.clock),
+            descriptor.function,
         )
-        new_state: AnyState = state if access is None else with_ttl(state, access)
+        self._states[descriptor.name] = descriptor, new_state
         return new_state
 
     # ------------------------------------------------------------------------- timers
@@ -193,7 +172,7 @@ class KeyedStateBackend:
             IncompatibleError: The restored queue has namespaces of another type.
         """
         declared = NewKeyedState.timers(domain, (), namespace=namespace, service=service)
-        info = declared.meta_info(self.registry.key.snapshot)
+        info = declared.meta_info(self.configuration.key_entry.snapshot)
         existing = self._queues.get(info.name)
         if existing is not None and same_info(self.registered(info.name).info, info):
             return existing
@@ -212,9 +191,7 @@ class KeyedStateBackend:
             # the order in which Flink registers them
             processing = self.timer_queue("processing", service, namespace)
             event = self.timer_queue("event", service, namespace)
-            self._services[service] = InternalTimerService(
-                self.context, event, processing, self.configuration.clock
-            )
+            self._services[service] = InternalTimerService(self.context, event, processing)
         return self._services[service]
 
     # ------------------------------------------------------------------------- snapshots

@@ -24,9 +24,9 @@ from statelake.state_core.formats.writing.rehash import assign_key_groups
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.runtime.backends.backend import AnyState, KeyedStateBackend
-from statelake.state_core.runtime.backends.states.states import MapState, State
+from statelake.state_core.runtime.backends.states.states import MapState
 from statelake.state_core.runtime.backends.states.tables import ListTable, ValueTable, cut_pieces
-from statelake.state_core.runtime.backends.states.ttl import LastAccess
+from statelake.state_core.runtime.backends.states.ttl import LastAccess, access_times
 from statelake.state_core.serializers.framework.columns import Cursor, I64Array, U8Array
 
 
@@ -75,10 +75,9 @@ def encode_keys(
         EncodeError: A key or namespace is invalid.
         KeyGroupError: A key belongs to another subtask.
     """
-    inner: Any = state if isinstance(state, State) else state.original
-    place = f"state {inner.name!r}"
-    layout: KeyedLayout = inner.layout
-    if isinstance(inner, MapState) or layout.opaque_key:
+    place = f"state {state.name!r}"
+    layout: KeyedLayout = state.layout
+    if isinstance(state, MapState) or layout.opaque_key:
         raise EncodeError("its keys can't be read or written as a column", place=place)
     count = len(keys)
     columns = {
@@ -99,12 +98,11 @@ def encode_keys(
         ],
         schema=schema,
     )  # fmt: skip
-    rows = StateRows(0, inner.name, layout, batch)
+    rows = StateRows(0, state.name, layout, batch)
     groups = assign_key_groups(rows, backend.configuration.max_parallelism)
     backend.configuration.check_key_groups(groups, place)
-    access = None if isinstance(state, State) else state.access
     encoded = layout.key_writer(batch).to_binary()
-    return KeyBatch(layout, inner.table, access, groups.tolist(), _pieces(encoded))
+    return KeyBatch(layout, state.table, state.access, groups.tolist(), _pieces(encoded))
 
 
 def get_many(batch: KeyBatch) -> pa.Array:
@@ -118,22 +116,21 @@ def get_many(batch: KeyBatch) -> pa.Array:
     np.cumsum(lengths, out=bounds[1:])
     data = np.frombuffer(b"".join(encoded), np.uint8)
     columns = _decoded(batch.layout, data, bounds, present)
-    if batch.access is None:
+    access = batch.access
+    if access is None:
         return columns[0]
     values, times = columns
-    now = batch.access.clock()
+    oldest = access.clock() - access.millis
     if batch.layout.kind is StateKind.LIST:
-        return _living_elements(batch, values, times, now)
-    expired = pc.fill_null(pc.less_equal(times, now - batch.access.ttl.millis), False)
-    if batch.access.ttl.return_expired:
-        shown = values
+        living = _living_elements(values, times, oldest)
     else:
-        shown = pc.if_else(expired, pa.scalar(None, values.type), values)
-    if batch.access.ttl.on_read:
-        _renew(batch, pc.if_else(expired, pa.scalar(None, values.type), values))
+        expired = pc.fill_null(pc.less_equal(times, oldest), False)
+        living = pc.if_else(expired, pa.scalar(None, values.type), values)
+    if access.on_read:
+        put_many(batch, living)
     else:
-        _remove(batch, expired)
-    return shown
+        _remove(batch, pc.and_(values.is_valid(), living.is_null()))
+    return values if access.return_expired else living
 
 
 def put_many(batch: KeyBatch, values: pa.Array | pa.ChunkedArray) -> None:
@@ -163,7 +160,7 @@ def put_many(batch: KeyBatch, values: pa.Array | pa.ChunkedArray) -> None:
     )
     columns = {"value": some, "raw_value": pa.nulls(len(some), pa.binary())}
     if batch.access is not None:
-        columns["ttl"] = _times(layout, some, batch.access.clock())
+        columns["ttl"] = access_times(layout, some, batch.access.clock())
     rows = pa.RecordBatch.from_arrays([columns[field.name] for field in schema], schema=schema)
     written: list[bytes | None] = list(_pieces(layout.value_writer(rows).to_binary()))
     if len(written) < len(batch):
@@ -210,35 +207,13 @@ def _decoded(
     return [column.take(which) for column in columns]
 
 
-def _times(layout: KeyedLayout, values: pa.Array, now: int) -> pa.Array:
-    if layout.kind is not StateKind.LIST:
-        return pa.array(np.full(len(values), now, np.int64))
-    lengths = np.asarray(pc.list_value_length(values))
-    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths))).astype(np.int32)
-    times = pa.array(np.full(int(offsets[-1]), now, np.int64))
-    return pa.ListArray.from_arrays(pa.array(offsets), times)
-
-
-def _living_elements(batch: KeyBatch, values: pa.Array, times: pa.Array, now: int) -> pa.Array:
+def _living_elements(values: pa.Array, times: pa.Array, oldest: int) -> pa.Array:
     """Return lists without their expired elements; null if all have expired."""
-    assert batch.access is not None  # noqa: S101 - by the caller
-    ttl = batch.access.ttl
-    shown: list[Any] = []
+    living: list[Any] = []
     for value, time in zip(values.to_pylist(), times.to_pylist(), strict=True):
         pairs = zip(value or (), time or (), strict=True)
-        living = [element for element, at in pairs if not ttl.expired(at, now)]
-        shown.append(living or None)
-    kept = pa.array(shown, batch.value_type)
-    if ttl.on_read:
-        _renew(batch, kept)
-    else:
-        _remove(batch, pc.and_(values.is_valid(), kept.is_null()))
-    return values if ttl.return_expired else kept
-
-
-def _renew(batch: KeyBatch, living: pa.Array) -> None:
-    """Renew the times of values that were read, and remove those that have expired."""
-    put_many(batch, living)
+        living.append([element for element, at in pairs if at > oldest] or None)
+    return pa.array(living, values.type)
 
 
 def _remove(batch: KeyBatch, dead: pa.Array) -> None:

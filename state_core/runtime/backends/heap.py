@@ -84,7 +84,8 @@ class _HeapTable:
             self.group_versions[index] = self.snapshots
         return self.groups[index]
 
-    def _discard(self, group: int, key: bytes) -> None:
+    def discard(self, group: int, key: bytes) -> None:
+        """Remove a key with all that belongs to it."""
         if key in self.groups[group - self.first]:
             del self._writable(group)[key]
 
@@ -97,6 +98,7 @@ class HeapValueTable(_HeapTable):
     """A table of one value for each key."""
 
     in_memory: ClassVar[bool] = True
+    remove = _HeapTable.discard
 
     def get(self, group: int, key: bytes) -> bytes | None:
         """Return the value of a key; None without a value."""
@@ -106,10 +108,6 @@ class HeapValueTable(_HeapTable):
     def put(self, group: int, key: bytes, value: bytes) -> None:
         """Set the value of a key."""
         self._writable(group)[key] = value
-
-    def remove(self, group: int, key: bytes) -> None:
-        """Remove a key."""
-        self._discard(group, key)
 
     def get_many(self, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the values of many keys."""
@@ -135,7 +133,7 @@ class HeapValueTable(_HeapTable):
         """Add many entries."""
         entries = within(entries, self.key_groups)
         keys, values = cut_entries(entries)
-        for group, start, end in runs_of_groups(entries):
+        for group, start, end in runs_of_groups(entries.group_of):
             self._writable(group).update(zip(keys[start:end], values[start:end], strict=True))
 
 
@@ -146,6 +144,8 @@ class HeapMapTable(_HeapTable):
         key_groups: The key groups of this subtask.
         layout: The layout of entries, which finds the user key in an entry's key.
     """
+
+    clear = _HeapTable.discard
 
     def __init__(self, key_groups: KeyGroupRange, layout: KeyedLayout) -> None:
         super().__init__(key_groups)
@@ -176,10 +176,6 @@ class HeapMapTable(_HeapTable):
     def is_empty(self, group: int, key: bytes) -> bool:
         """Return whether the key has no entries."""
         return key not in self.groups[group - self.first]
-
-    def clear(self, group: int, key: bytes) -> None:
-        """Remove all entries of a key."""
-        self._discard(group, key)
 
     def load(self, entries: Entries) -> None:
         """Add many entries."""

@@ -70,8 +70,7 @@ class Database:
         self.key_groups = key_groups
         self.prefix = prefix
         self.first = key_groups.first
-        groups = range(key_groups.first, key_groups.last + 1)
-        self.heads = [group.to_bytes(prefix, "big") for group in groups]
+        self.heads = [group.to_bytes(prefix, "big") for group in key_groups]
         writing: Any = WriteOptions()
         writing.disable_wal = True  # after a crash everything is restored from a snapshot
         self.writing = writing

@@ -27,7 +27,6 @@ from statelake.state_core.runtime.commit.backends.changelog import (
 from statelake.state_core.runtime.commit.backends.changelog_backend import ChangelogBackend
 from statelake.state_core.runtime.commit.contract.interfaces import (
     CommitMeasures,
-    StateBackendAdmin,
     StateBackendFactory,
     TaskBackupManager,
     TaskContext,
@@ -89,7 +88,6 @@ __all__ = [
     "RestoreDecision",
     "RestoreSource",
     "StartedTask",
-    "StateBackendAdmin",
     "StateBackendFactory",
     "StoreSettings",
     "StoreSpec",

@@ -8,6 +8,8 @@ from enum import Enum
 from typing import Any
 
 from statelake.state_core.printable import JsonFields, Printed, Table
+from statelake.state_core.runtime.declarations.jobs import OperatorDeclaration
+from statelake.state_core.runtime.declarations.states import StateDeclaration
 
 
 class Severity(Enum):
@@ -40,6 +42,22 @@ class Finding(JsonFields):
     function: str = ""
     state: str = ""
     streams: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        severity: Severity,
+        rule: str,
+        operator: OperatorDeclaration,
+        problem: str,
+        remedy: str,
+        state: StateDeclaration | None = None,
+    ) -> Finding:
+        """Return a finding about an operator with its inputs, or about one of its states."""
+        name = "" if state is None else state.name
+        return cls(
+            severity, rule, operator.uid, problem, remedy, operator.function, name, operator.streams
+        )
 
     @property
     def fault(self) -> bool:

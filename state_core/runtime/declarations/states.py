@@ -28,6 +28,7 @@ from typing import ClassVar
 
 from statelake.state_core.errors import DeclarationError
 from statelake.state_core.files.wire import encode_modified_utf8
+from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperatorState
 from statelake.state_core.model.snapshot import TIMER_PREFIX
 from statelake.state_core.runtime.declarations.functions import FunctionReference
 from statelake.state_core.runtime.declarations.type_descriptors import TypeDescriptor
@@ -90,11 +91,13 @@ class StateDeclaration:
     """The base of declarations; `uses_states` of a process function returns a set of them.
 
     Attributes:
+        stored_type: The attribute with the type of what is stored: a value, an element.
         name: The name, unique within the function's operator.
         ttl: The time to live of its values; only for keyed state.
     """
 
     kind: ClassVar[str] = ""
+    stored_type: ClassVar[str] = "type"
     name: str
     ttl: StateTtlConfig | None = field(default=None, kw_only=True)
 
@@ -123,6 +126,19 @@ class StateDeclaration:
     def redistribution_mode(self) -> RedistributionMode:
         """Its redistribution mode; only lists have a choice."""
         return RedistributionMode.NONE
+
+    def new_state(self) -> NewKeyedState | NewOperatorState:
+        """Return the state that a new job with this declaration has, without rows."""
+        value: TypeDescriptor = getattr(self, self.stored_type)
+        key: TypeDescriptor | None = getattr(self, "key_type", None)
+        types = value.snapshot(), "" if key is None else key.snapshot()
+        if self.redistribution_mode is RedistributionMode.NONE:
+            ttl = self.ttl is not None
+            return NewKeyedState(self.name, (), self.kind, *types, with_ttl=ttl)
+        mode = "broadcast"
+        if isinstance(self, ListStateDeclaration):
+            mode = self.redistribution_strategy.value.lower()
+        return NewOperatorState(self.name, (), mode, *types)
 
     @property
     def place(self) -> str:
@@ -189,6 +205,7 @@ class MapStateDeclaration(StateDeclaration):
     """
 
     kind: ClassVar[str] = "map"
+    stored_type: ClassVar[str] = "value_type"
     key_type: TypeDescriptor
     value_type: TypeDescriptor
 
@@ -219,6 +236,7 @@ class AggregatingStateDeclaration(StateDeclaration):
     """
 
     kind: ClassVar[str] = "aggregating"
+    stored_type: ClassVar[str] = "accumulator_type"
     accumulator_type: TypeDescriptor
     function: FunctionReference
     in_type: TypeDescriptor | None = None
@@ -235,6 +253,7 @@ class BroadcastStateDeclaration(StateDeclaration):
     """
 
     kind: ClassVar[str] = "broadcast"
+    stored_type: ClassVar[str] = "value_type"
     key_type: TypeDescriptor
     value_type: TypeDescriptor
 

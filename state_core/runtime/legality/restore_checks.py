@@ -18,7 +18,7 @@ from statelake.state_core.formats.layout.meta_info import (
     StateMetaInfo,
 )
 from statelake.state_core.formats.layout.state_compatibility import OperatorSchema, check_operators
-from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperatorState
+from statelake.state_core.formats.writing.new_states import NewKeyedState
 from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.runtime.declarations.findings import Finding, Severity
 from statelake.state_core.runtime.declarations.jobs import (
@@ -27,19 +27,9 @@ from statelake.state_core.runtime.declarations.jobs import (
     StreamKind,
 )
 from statelake.state_core.runtime.declarations.states import (
-    AggregatingStateDeclaration,
-    BroadcastStateDeclaration,
-    ListStateDeclaration,
-    MapStateDeclaration,
-    RedistributionMode,
-    RedistributionStrategy,
-    ReducingStateDeclaration,
     StateDeclaration,
-    ValueStateDeclaration,
 )
-from statelake.state_core.runtime.declarations.type_descriptors import TypeDescriptor
 from statelake.state_core.runtime.legality.stored_states import HeldOperator, StoredState
-from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.compatibility import Compatibility, Verdict
 from statelake.state_core.serializers.type_spec import parse_type
 
@@ -143,11 +133,13 @@ class _Check:
 
     def state(self, declared: StateDeclaration, stored: list[StoredState]) -> Iterator[Finding]:
         """Check one declared state against those of its name."""
-        form = _form(declared)
+        key, new = self.held.key or parse_type("Void"), declared.new_state()
+        meta = new.meta_info(key) if isinstance(new, NewKeyedState) else new.meta_info()
+        form = meta.form
         same = [state for state in stored if state.form in (form, "keyed unknown")]
         same = [state for state in same if state.keyed == form.startswith("keyed")]
         if same:
-            yield from self.same(declared, same[0])
+            yield from self.same(declared, meta, same[0])
         elif stored:
             yield self.changed(declared, stored[0], form)
         else:
@@ -168,10 +160,12 @@ class _Check:
             return self.fault("redistribution", f"{problem}: Flink refuses", remedy, declared)
         return self.fault("redistribution", f"{problem}: {_LOST}", remedy, declared)
 
-    def same(self, declared: StateDeclaration, stored: StoredState) -> Iterator[Finding]:
+    def same(
+        self, declared: StateDeclaration, meta: StateMetaInfo, stored: StoredState
+    ) -> Iterator[Finding]:
         """Check the types of a state, and the rules of its kind."""
         remedy = "declare the type that it has, or migrate the state first"
-        yield from self.judged("type", self.types(declared, stored), remedy, declared)
+        yield from self.judged("type", self.types(meta, stored), remedy, declared)
         if stored.form == "UNION list":
             yield from self.union(declared, stored)
         if stored.disagreeing:
@@ -180,16 +174,16 @@ class _Check:
             remedy = "let one subtask's copy count: the broadcast side wrote unlike things"
             yield self.warning("identical", problem, remedy, declared)
 
-    def types(self, declared: StateDeclaration, stored: StoredState) -> Compatibility:
+    def types(self, meta: StateMetaInfo, stored: StoredState) -> Compatibility:
         """Return the compatibility of the serializers."""
-        name = declared.name
+        pair = stored.meta, meta
         if stored.keyed:
             key = self.held.key or parse_type("Void")
-            old = OperatorSchema("", key, {name: stored.meta})
-            new = OperatorSchema("", key, {name: _keyed_meta(declared, key)})
+            old, new = (OperatorSchema("", key, {meta.name: each}) for each in pair)
         else:
-            old = OperatorSchema("", None, operator_states={name: stored.meta})
-            new = OperatorSchema("", None, operator_states={name: _operator_meta(declared)})
+            old, new = (
+                OperatorSchema("", None, operator_states={meta.name: each}) for each in pair
+            )
         (*_, result) = check_operators([old], [new])
         return result.result
 
@@ -242,72 +236,13 @@ class _Check:
         self, rule: str, problem: str, remedy: str, state: StateDeclaration | None = None
     ) -> Finding:
         """Return a finding that stops the restore, or loses state."""
-        return self._finding(Severity.FAULT, rule, problem, remedy, state)
+        return Finding.of(Severity.FAULT, rule, self.operator, problem, remedy, state)
 
     def warning(
         self, rule: str, problem: str, remedy: str, state: StateDeclaration | None = None
     ) -> Finding:
         """Return a finding that deserves a look."""
-        return self._finding(Severity.WARNING, rule, problem, remedy, state)
-
-    def _finding(
-        self,
-        severity: Severity,
-        rule: str,
-        problem: str,
-        remedy: str,
-        state: StateDeclaration | None,
-    ) -> Finding:
-        name = "" if state is None else state.name
-        own = self.operator
-        return Finding(severity, rule, own.uid, problem, remedy, own.function, name, own.streams)
-
-
-def _form(declared: StateDeclaration) -> str:
-    """Return the form of a declared state, as in `StoredState.form`."""
-    if isinstance(declared, BroadcastStateDeclaration):
-        return "broadcast"
-    moves = declared.redistribution_mode is RedistributionMode.REDISTRIBUTABLE
-    if isinstance(declared, ListStateDeclaration) and moves:
-        split = declared.redistribution_strategy is RedistributionStrategy.SPLIT
-        return "SPLIT list" if split else "UNION list"
-    return f"keyed {declared.kind}"
-
-
-def _value_type(declared: StateDeclaration) -> TypeDescriptor:
-    """Return the stored type: a list's element, a map's value, an accumulator."""
-    if isinstance(declared, AggregatingStateDeclaration):
-        return declared.accumulator_type
-    if isinstance(declared, MapStateDeclaration | BroadcastStateDeclaration):
-        return declared.value_type
-    known = ValueStateDeclaration | ListStateDeclaration | ReducingStateDeclaration
-    assert isinstance(declared, known)  # noqa: S101 - there are no other kinds
-    return declared.type
-
-
-def _operator_meta(declared: StateDeclaration) -> StateMetaInfo:
-    """Return the meta info of operator state that a job with this declaration would register."""
-    if isinstance(declared, BroadcastStateDeclaration):
-        mode, key = "broadcast", declared.key_type.snapshot()
-        return NewOperatorState(
-            declared.name, (), mode, _value_type(declared).snapshot(), key
-        ).meta_info()
-    mode = _form(declared).removesuffix(" list").lower()
-    return NewOperatorState(declared.name, (), mode, _value_type(declared).snapshot()).meta_info()
-
-
-def _keyed_meta(declared: StateDeclaration, key: TypeSerializerSnapshot) -> StateMetaInfo:
-    """Return the meta info of keyed state that a job with this declaration would register."""
-    user_key = declared.key_type.snapshot() if isinstance(declared, MapStateDeclaration) else ""
-    return NewKeyedState(
-        declared.name,
-        (),
-        declared.kind,
-        _value_type(declared).snapshot(),
-        user_key,
-        VOID_NAMESPACE,
-        declared.ttl is not None,
-    ).meta_info(key)
+        return Finding.of(Severity.WARNING, rule, self.operator, problem, remedy, state)
 
 
 def _size(count: int) -> str:

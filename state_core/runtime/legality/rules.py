@@ -43,6 +43,7 @@ class Access(IntEnum):
     WRITE = 2
 
 
+FAULT = Severity.FAULT
 NO, YES, RO, IN_APPLY = Cell.NO, Cell.YES, Cell.READ_ONLY, Cell.IN_APPLY
 G, NK, K, B = StreamKind
 NONE, REDISTRIBUTABLE, IDENTICAL = RedistributionMode
@@ -259,7 +260,7 @@ def check_operator(operator: OperatorDeclaration) -> list[Finding]:
         if swapped in TABLES:
             remedy = f"the broadcast input comes first: {_streams(swapped)}"
         problem = f"a function can't have the inputs {operator.streams}"
-        return [_fault(operator, "inputs", problem, remedy)]
+        return [Finding.of(FAULT, "inputs", operator, problem, remedy)]
     return [*_whole(operator), *_names(operator), *_modes(operator)]
 
 
@@ -267,14 +268,16 @@ def _whole(operator: OperatorDeclaration) -> Iterator[Finding]:
     """Yield faults of an operator as a whole."""
     if operator.key_type is not None and K not in operator.inputs:
         problem = f"a key, {operator.key_type}, over {operator.streams}, which has no keys"
-        yield _fault(operator, "key", problem, "leave it out, or key the stream")
+        yield Finding.of(FAULT, "key", operator, problem, "leave it out, or key the stream")
     count, groups = operator.parallelism, operator.max_parallelism
     if count is not None and count > 1 and G in operator.inputs:
         problem = f"a parallelism of {count} over {operator.streams}, which has one partition"
-        yield _fault(operator, "parallelism", problem, "make it 1, or partition the stream")
+        yield Finding.of(
+            FAULT, "parallelism", operator, problem, "make it 1, or partition the stream"
+        )
     if count is not None and groups is not None and count > groups:
         problem = f"a parallelism of {count} above the maximum parallelism of {groups}"
-        yield _fault(operator, "parallelism", problem, f"make it {groups} at most")
+        yield Finding.of(FAULT, "parallelism", operator, problem, f"make it {groups} at most")
 
 
 def _names(operator: OperatorDeclaration) -> Iterator[Finding]:
@@ -284,13 +287,15 @@ def _names(operator: OperatorDeclaration) -> Iterator[Finding]:
         seen.setdefault(state.name, set()).add(state)
         if not sides:
             problem = f"it is declared for a second input, and {operator.streams} is the only one"
-            yield _fault(operator, "side", problem, "return it from uses_states", state)
+            yield Finding.of(FAULT, "side", operator, problem, "return it from uses_states", state)
     for same in seen.values():
         if len(same) > 1:
             first, *_ = same
             kinds = " and ".join(sorted({str(declaration) for declaration in same}))
             problem = f"{len(same)} declarations of one name differ: {kinds}"
-            yield _fault(operator, "name", problem, "a name is unique in its operator", first)
+            yield Finding.of(
+                FAULT, "name", operator, problem, "a name is unique in its operator", first
+            )
 
 
 def _modes(operator: OperatorDeclaration) -> Iterator[Finding]:
@@ -302,7 +307,7 @@ def _modes(operator: OperatorDeclaration) -> Iterator[Finding]:
             problem = (
                 f"a {state.kind} state of mode {mode.value} over {operator.streams}: {problem}"
             )
-            yield _fault(operator, "mode", problem, remedy, state)
+            yield Finding.of(FAULT, "mode", operator, problem, remedy, state)
 
 
 def mode_fault(inputs: tuple[StreamKind, ...], mode: RedistributionMode) -> tuple[str, str] | None:
@@ -337,22 +342,3 @@ def _legal(inputs: tuple[StreamKind, ...], mode: RedistributionMode) -> bool:
 
 def _streams(inputs: tuple[StreamKind, ...]) -> str:
     return OperatorDeclaration("-", "", inputs).streams
-
-
-def _fault(
-    operator: OperatorDeclaration,
-    rule: str,
-    problem: str,
-    remedy: str,
-    state: StateDeclaration | None = None,
-) -> Finding:
-    return Finding(
-        Severity.FAULT,
-        rule,
-        operator.uid,
-        problem,
-        remedy,
-        operator.function,
-        "" if state is None else state.name,
-        operator.streams,
-    )

@@ -51,11 +51,6 @@ class StoredState:
         """Form of the state, as in declarations: `keyed value`, `UNION list`, `broadcast`."""
         return self.meta.form
 
-    def snapshot(self, role: str) -> TypeSerializerSnapshot | None:
-        """Return a serializer snapshot by its role, None if the state has no such serializer."""
-        entry = self.meta.serializers.get(role)
-        return None if entry is None else entry.snapshot
-
 
 @dataclass(frozen=True)
 class HeldOperator:

@@ -116,6 +116,10 @@ class OperatorNode:
         """The uid of the operator, by which its state is found."""
         return self.declaration.uid
 
+    def parallelism(self, of_run: int) -> int:
+        """Return its parallelism in a run: a global stream has one partition."""
+        return 1 if self.declaration.alone else of_run
+
 
 @dataclass(frozen=True)
 class SinkNode:

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from statelake.state_core.errors import LegalityError
-from statelake.state_core.formats.writing.new_states import USER_TIMERS
+from statelake.state_core.formats.writing.new_states import USER_TIMERS, NewOperatorState
 from statelake.state_core.runtime.backends import (
     KeyedStateBackend,
     OperatorStateBackend,
@@ -28,13 +28,7 @@ from statelake.state_core.runtime.declarations.jobs import (
     StreamKind,
     sides_of,
 )
-from statelake.state_core.runtime.declarations.states import (
-    BroadcastStateDeclaration,
-    ListStateDeclaration,
-    RedistributionMode,
-    RedistributionStrategy,
-    StateDeclaration,
-)
+from statelake.state_core.runtime.declarations.states import StateDeclaration
 from statelake.state_core.runtime.process.contexts import (
     Collector,
     NonPartitionedContext,
@@ -148,42 +142,25 @@ class ProcessOperator:
 
     # ------------------------------------------------------------------------- states
 
-    def keyed(self, declaration: StateDeclaration) -> Any:
-        """Return a keyed state; one for many keys at once if the function takes batches.
+    def state(self, declaration: StateDeclaration) -> Any:
+        """Return a declared state; of keyed ones many keys' if the function takes batches.
 
         Raises:
-            LegalityError: No stream is keyed.
+            LegalityError: The state is of a key, and no stream is keyed.
             IncompatibleError: The restored state can't be converted to the declared one.
         """
         state = self._states.get(declaration)
         if state is None:
-            backend = self._backend()
-            state = backend.state(StateDescriptor.from_declaration(declaration))
-            if self.batched:
-                state = BatchState(backend, state)
+            new = declaration.new_state()
+            if isinstance(new, NewOperatorState):
+                state = self.backends.operator.state(new)
+            else:
+                backend = self._backend()
+                state = backend.state(StateDescriptor.from_declaration(declaration))
+                if self.batched:
+                    state = BatchState(backend, state)
             self._states[declaration] = state
         return state
-
-    def operator(self, declaration: StateDeclaration) -> Any:
-        """Return a list or broadcast state.
-
-        Raises:
-            IncompatibleError: The restored state can't be converted to the declared one.
-        """
-        state = self._states.get(declaration)
-        if state is None:
-            state = self._states[declaration] = self._operator_state(declaration)
-        return state
-
-    def _operator_state(self, declaration: StateDeclaration) -> Any:
-        backend, name = self.backends.operator, declaration.name
-        if isinstance(declaration, BroadcastStateDeclaration):
-            key, value = declaration.key_type.snapshot(), declaration.value_type.snapshot()
-            return backend.broadcast_state(name, key, value)
-        assert isinstance(declaration, ListStateDeclaration)  # noqa: S101 - by its mode
-        if declaration.redistribution_strategy is RedistributionStrategy.UNION:
-            return backend.union_list_state(name, declaration.type.snapshot())
-        return backend.list_state(name, declaration.type.snapshot())
 
     def _backend(self) -> KeyedStateBackend:
         if self.backends.keyed is None:
@@ -201,11 +178,13 @@ class ProcessOperator:
     # ------------------------------------------------------------------------- contexts
 
     def _context(self, side: InputSide, *, in_apply: bool = False) -> PartitionedContext:
-        states = StateManager(self.declaration, side, self, partitioned=True, in_apply=in_apply)
+        states = StateManager(
+            self.declaration, side, self.state, partitioned=True, in_apply=in_apply
+        )
         return PartitionedContext(self.runtime, states, self._timers, self._current_key)
 
     def _context_apart(self, side: InputSide) -> NonPartitionedContext:
-        states = StateManager(self.declaration, side, self, partitioned=False)
+        states = StateManager(self.declaration, side, self.state, partitioned=False)
         within = self._context(side, in_apply=True)
 
         def each(visit: Visit) -> None:
@@ -256,10 +235,7 @@ class ProcessOperator:
             IncompatibleError: A restored state can't be converted to the declared one.
         """
         for state, _ in self.declaration.declared:
-            if state.redistribution_mode is RedistributionMode.NONE:
-                self.keyed(state)
-            else:
-                self.operator(state)
+            self.state(state)
         if self.declaration.alone and self.backends.keyed is not None:
             self.backends.keyed.set_current_key(GLOBAL_KEY)
         self._set_watermark(watermark)

@@ -9,22 +9,12 @@ Source: `org.apache.flink.datastream.api.context.StateManager`; the rules are `c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from statelake.state_core.errors import LegalityError
 from statelake.state_core.runtime.declarations.jobs import InputSide, OperatorDeclaration
 from statelake.state_core.runtime.declarations.states import RedistributionMode, StateDeclaration
 from statelake.state_core.runtime.legality.rules import Access, access, refusal
-
-
-class States(Protocol):
-    """A provider of states."""
-
-    def keyed(self, declaration: StateDeclaration) -> Any:
-        """Return a state of the current key."""
-
-    def operator(self, declaration: StateDeclaration) -> Any:
-        """Return a list or broadcast state of the subtask."""
 
 
 class StateManager:
@@ -33,7 +23,7 @@ class StateManager:
     Args:
         operator: The operator of the function.
         side: The input whose record is being processed.
-        states: The provider of the states.
+        state_of: Returns a declared state: of the current key, or of the subtask.
         partitioned: Whether there is a current partition.
         in_apply: Whether this is for `apply_to_all_partitions`.
     """
@@ -42,14 +32,14 @@ class StateManager:
         self,
         operator: OperatorDeclaration,
         side: InputSide,
-        states: States,
+        state_of: Callable[[StateDeclaration], Any],
         *,
         partitioned: bool,
         in_apply: bool = False,
     ) -> None:
         self._operator = operator
         self._side = side
-        self._states = states
+        self._state_of = state_of
         self._partitioned = partitioned
         self._in_apply = in_apply
         # by identity, which is faster than a hash; keeping the declaration keeps the identity
@@ -78,10 +68,13 @@ class StateManager:
         if refused is not None:
             raise refused
         mode = declaration.redistribution_mode
-        if mode is RedistributionMode.NONE:
-            return self._states.keyed(declaration) if self._partitioned else None
-        state = self._states.operator(declaration)
-        if access(self._operator.inputs, self._side, mode, self._in_apply) is Access.WRITE:
+        if mode is RedistributionMode.NONE and not self._partitioned:
+            return None
+        state = self._state_of(declaration)
+        if (
+            mode is RedistributionMode.NONE
+            or access(self._operator.inputs, self._side, mode, self._in_apply) is Access.WRITE
+        ):
             return state
         return ReadOnlyBroadcastState(state, lambda: self._read_only(declaration))
 

@@ -19,6 +19,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     SubtaskState,
 )
 from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.formats.writing.new_states import NewOperatorState
 from statelake.state_core.formats.writing.writer import SavepointDirectory
 from statelake.state_core.model.key_groups import key_group_of, operator_id_of_uid, subtask_of
 from statelake.state_core.model.snapshot import StateKind
@@ -26,12 +27,17 @@ from statelake.state_core.runtime.backends import (
     BackendConfiguration,
     KeyedStateBackend,
     StateDescriptor,
-    TimeToLive,
 )
 from statelake.state_core.runtime.backends.restoring import restore_backend
 from statelake.state_core.runtime.backends.states.operator_state import OperatorStateBackend
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
-from tests.support.jobs.backend_cases import BACKENDS, Clock, descriptor, write_savepoint
+from tests.support.jobs.backend_cases import (
+    BACKENDS,
+    Clock,
+    descriptor,
+    time_to_live,
+    write_savepoint,
+)
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 pytestmark = [pytest.mark.flink, pytest.mark.full, pytest.mark.thinned(2)]
@@ -97,7 +103,7 @@ def work(backend: KeyedStateBackend, number: int) -> list[Any]:
     fields = {"f0": number, "f1": None if number % 2 else "r", "f2": number / 4}
     state("row", "value", "Row<Long, String, Double>").update({"row_kind": "+I", **fields})
     line["row"] = list(fields.values())
-    state("session", "value", "String", ttl=TimeToLive(1 << 50)).update(f"session of {number}")
+    state("session", "value", "String", ttl=time_to_live(1 << 50)).update(f"session of {number}")
     line["session"] = f"session of {number}"
     timers = backend.timer_service()
     timers.register_processing_time_timer(FAR)
@@ -203,10 +209,14 @@ def test_operator_state_goes_on_in_flink(flink: FlinkOracle, tmp_path: Path) -> 
     elements = {}
     for index, backend in enumerate(backends):
         own = OperatorStateBackend(compressed=True)
-        own.list_state("split", "Long").add_all(range(10 * index, 10 * index + 10))
-        own.list_state("offsets", "Tuple2<String, Integer>").add({"f0": f"p{index}", "f1": index})
-        own.union_list_state("union", "String").add(f"u{index}")
-        own.broadcast_state("rules", "String", "Integer").put_all(rules)
+        own.state(NewOperatorState("split", (), "split", "Long")).add_all(
+            range(10 * index, 10 * index + 10)
+        )
+        own.state(NewOperatorState("offsets", (), "split", "Tuple2<String, Integer>")).add(
+            {"f0": f"p{index}", "f1": index}
+        )
+        own.state(NewOperatorState("union", (), "union", "String")).add(f"u{index}")
+        own.state(NewOperatorState("rules", (), "broadcast", "Integer", "String")).put_all(rules)
         elements[index] = SubtaskState(
             managed_keyed=backend.snapshot(target.directory).run(),
             managed_operator=own.snapshot(target.directory).run(),

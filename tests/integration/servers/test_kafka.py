@@ -73,7 +73,7 @@ def world(cluster: KafkaCluster, topic: str, tmp_path: Path) -> World:
     made.prefix = topic
     streams = {f"{topic}{store}-log": 4 for store in ("one", "two")}
     made.factory = ChangelogBackend(KafkaChangelogs(cluster, 10**15), streams=streams)
-    made.factory.admin().create_resources()
+    made.factory.create_resources()
     return made
 
 
@@ -219,14 +219,14 @@ def test_a_topic_is_a_changelog(cluster: KafkaCluster, topic: str) -> None:
 def test_resources(cluster: KafkaCluster, topic: str) -> None:
     """A topic with another number of partitions, or none, is found out before a task runs."""
     changelogs = KafkaChangelogs(cluster)
-    admin = ChangelogBackend(changelogs, streams={topic: 3}).admin()
+    admin = ChangelogBackend(changelogs, streams={topic: 3})
     with pytest.raises(CommitError, match="it has 0 partitions, and 3 are needed"):
         admin.validate_resources()
     admin.create_resources()
     admin.create_resources()
     admin.validate_resources()
     with pytest.raises(CommitError, match="it has 3 partitions, and 4 are needed"):
-        ChangelogBackend(changelogs, streams={topic: 4}).admin().validate_resources()
+        ChangelogBackend(changelogs, streams={topic: 4}).validate_resources()
 
 
 def test_without_kafka_it_is_said_which_topic(topic: str) -> None:

@@ -116,7 +116,7 @@ def index(rng: random.Random) -> SnapshotIndex:
         }
 
     directory = successor(files("new"), successor(files("old"), DirIndex.of()))
-    metadata = SnapshotMetadata(identifier(rng), "job", "1", "Partition 3", "störe")
+    metadata = SnapshotMetadata(str(identifier(rng)), "job", "1", "Partition 3", "störe")
     return SnapshotIndex(
         rng.randrange(2**50), metadata, directory, rng.choice([None, "the one before"])
     )
@@ -154,7 +154,7 @@ FORMS: dict[str, Form] = {
         index,
         write_snapshot_index,
         read_snapshot_index,
-        lambda record: f"{record.metadata.checkpoint} Stats{{",
+        lambda record: f"{record.metadata.checkpoint_id} Stats{{",
     ),
 }
 

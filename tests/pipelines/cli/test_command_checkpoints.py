@@ -21,13 +21,11 @@ from statelake.state_core.runtime.commit import (
     FileCheckpointLog,
     FileSystemBlobStore,
 )
-from statelake.state_core.runtime.commit.logs.checkpoint_records import (
-    SNAPSHOT_FACTORY,
-    read_records,
-)
+from statelake.state_core.runtime.commit.logs.checkpoint_records import read_records
 from statelake.state_core.runtime.commit.records.records import (
     BLOB_STORE_FACTORY,
     CHANGELOG_FACTORY,
+    SNAPSHOT_FACTORY,
 )
 from tests.support.command import run
 from tests.support.jobs.alert_orders import alerts_module, expected, feed, state_rows

@@ -24,7 +24,7 @@ from statelake.pipelines.orchestration.resources import Locations
 from statelake.pipelines.runtime.commit_measures import CommitReports, total
 from statelake.state_core.errors import NotFoundError
 from statelake.state_core.files.filesystem import Directory
-from statelake.state_core.runtime.commit import CommitMeasures, FileCheckpointLog
+from statelake.state_core.runtime.commit import FileCheckpointLog
 from tests.support.jobs.committed_job import CommittedJob
 from tests.support.lakes import (
     KINDS,
@@ -293,19 +293,16 @@ class Ticking:
         return self.now
 
 
-def test_reports_are_what_came_since_the_one_before(tmp_path: Path) -> None:
-    """Of each task that did anything; none is written for one that did not."""
+def test_reports_are_of_runs(tmp_path: Path) -> None:
+    """A row for each task of a run, and no second one if the run is reported again."""
     clock = Ticking()
     reports = CommitReports(Directory(tmp_path), "orders", clock)
-    one, two = CommitMeasures(), CommitMeasures()
-    one.add("commits", 2)
-    one.add("bytes_sent", 100)
-    reports.append([("one", one), ("two", two)])
-    one.add("commits")
-    two.add("upload_ms", 5)
+    reports.append({"one": {"commits": 2, "bytes_sent": 100}}, 1)
     clock.now += 60_000
-    reports.append([("one", one), ("two", two)])
-    reports.append([("one", one), ("two", two)])
+    later = {"one": {"commits": 1}, "two": {"upload_ms": 5}}
+    for run in (2, 2, 1):
+        reports.append(later, run)
+    reports.append({}, 3)
     found = reports.read()
     assert [(row.task, row.counts["commits"]) for row in found] == [
         ("one", 2), ("one", 1), ("two", 0)
@@ -329,7 +326,9 @@ def test_what_commits_cost_is_shown(
     """Of a job that really committed: counts, a table and a picture."""
     job = CommittedJob(tmp_path, FileCheckpointLog(Directory(tmp_path / "logs")))
     job.run("Partition 0", [{b"a": b"x" * 5000}, {b"b": b"y"}])
-    CommitReports(Directory(tmp_path / "lake"), "orders").append([("Partition 0", job.measures)])
+    CommitReports(Directory(tmp_path / "lake"), "orders").append(
+        {"Partition 0": job.measures.as_dict()}, 1
+    )
     done = watched(instance, locations)
     assert done.success
     shown = told(done, "report_commits")
@@ -348,9 +347,7 @@ def test_alarms(
     instance: dg.DagsterInstance, locations: Locations, tmp_path: Path, name: str
 ) -> None:
     """More than may be fail the run, with the picture; as many do not."""
-    measures = CommitMeasures()
-    measures.add(name, 3)
-    CommitReports(Directory(tmp_path / "lake"), "orders").append([("task", measures)])
+    CommitReports(Directory(tmp_path / "lake"), "orders").append({"task": {name: 3}}, 1)
     limit = name.replace("commits", "max")
     assert watched(instance, locations, **{limit: 3}).success
     failed = failure(watched(instance, locations, **{limit: 2}), "report_commits")

@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.catalog.run_log import RunPlan
 from statelake.pipelines.lake.tables.names import stream_of
 from statelake.pipelines.runtime import RunOptions, commits, run_job
 from statelake.pipelines.runtime.commit_measures import CommitReports
@@ -24,18 +25,27 @@ from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata
 from statelake.state_core.runtime.commit import CheckpointV2, FileChangelogs, FileSystemBlobStore
 from statelake.state_core.runtime.commit.backends.blob_backend import read_index
-from statelake.state_core.runtime.commit.logs.checkpoint_records import SNAPSHOT_FACTORY
 from statelake.state_core.runtime.commit.records.records import (
     BLOB_STORE_FACTORY,
     CHANGELOG_FACTORY,
+    SNAPSHOT_FACTORY,
 )
 from statelake.state_core.runtime.commit.records.snapshot_index import (
     DirIndex,
     write_snapshot_index,
 )
+from statelake.state_core.runtime.declarations import StateDeclaration, StateDeclarations
+from statelake.state_core.runtime.process import (
+    Collector,
+    OneInputStreamProcessFunction,
+    PartitionedContext,
+    StreamJob,
+)
+from statelake.state_core.runtime.process.jobs import Stream
 from tests.support.jobs.alert_orders import alerts_module, expected, feed, sink_rows, state_rows
 
 alerts = alerts_module()
+COUNT = StateDeclarations.value_state("count", int)
 
 
 def run(
@@ -214,12 +224,12 @@ def test_a_restore_that_is_refused_removes_no_blob(
     assert isinstance(last, CheckpointV2)
     marker = last.markers[BLOB_STORE_FACTORY]["state"]
     store = FileSystemBlobStore(Directory(tmp_path / "blob"))
-    index = replace(read_index(store, marker), directory=DirIndex.of())
+    index = msgspec.structs.replace(read_index(store, marker), directory=DirIndex.of())
     store.directory.write(f"blobs/{marker}", write_snapshot_index(index))
     before = store.list("job=alerts-1")
     task = commits.RestoreTask(
         CommitTargets("alerts", str(tmp_path / "blob")), directory.confined(),
-        commits.SubtaskName("alert", 0), "blob", last.id,
+        commits.SubtaskName("alert", 0), "blob", last,
         Directory(tmp_path / "restored").confined(),
     )  # fmt: skip
     with pytest.raises(CommitError, match="nothing was restored"):
@@ -230,15 +240,50 @@ def test_a_restore_that_is_refused_removes_no_blob(
     check(tmp_path, 2)
 
 
+class Counted(OneInputStreamProcessFunction):
+    """Counts all records of a stream, in its one partition."""
+
+    def uses_states(self) -> set[StateDeclaration]:
+        """The count."""
+        return {COUNT}
+
+    def process_record(self, record: Any, output: Collector, ctx: PartitionedContext) -> None:
+        """One more."""
+        state = ctx.get_state(COUNT)
+        state.update((state.value() or 0) + 1)
+        output.collect({"count": state.value()})
+
+
+@pytest.mark.parametrize("source", ["blob", "changelog"])
+def test_the_one_partition_of_a_global_stream_is_restored_from_a_backend(
+    source: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Though its operator has one subtask, and those of the run are two."""
+    (tmp_path / "orders").mkdir()
+    for part in range(2):
+        (tmp_path / "orders" / f"{part}.jsonl").write_text('{"n": 1}\n{"n": 2}\n')
+        job = StreamJob("counted")
+        orders = job.source("orders", str(tmp_path / "orders"), format="json").to_global()
+        counted = orders.process(Counted(), uid="count", output={"count": pa.int64()})
+        assert isinstance(counted, Stream)
+        counted.sink("counts", str(tmp_path / "counts"))
+        options = RunOptions(
+            parallelism=2, engine="local", commit_to=[f"{source}={tmp_path / source}"],
+            restore_from=source,
+        )  # fmt: skip
+        run_job(job, Catalog(tmp_path / "lake"), options)
+    assert "restored from instead" not in caplog.text
+    assert sorted(row["count"] for row in sink_rows(tmp_path / "counts")) == [1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("field", ["parallelism", "max_parallelism"])
 def test_parts_of_another_parallelism_are_not_merged(field: str) -> None:
     """Some of the state would be nowhere."""
     parts = [OperatorMetadata("a", 2, 128, "uid", "uid", None, {}) for _ in range(2)]
-    plan = RunPlan(3, 2, 128, 0, {}, {})
-    assert len(commits.merged({"a": parts}, plan).operators) == 1
+    assert len(commits.merged([(2, parts)], 3).operators) == 1
     parts[1] = replace(parts[1], **{field: 4})
     with pytest.raises(CommitError, match="a subtask's state has parallelism"):
-        commits.merged({"a": parts}, plan)
+        commits.merged([(2, parts)], 3)
 
 
 def test_a_changelog_is_restored_although_the_blobs_are_gone(

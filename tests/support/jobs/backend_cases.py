@@ -20,11 +20,11 @@ from statelake.state_core.runtime.backends import (
     BackendConfiguration,
     KeyedStateBackend,
     StateDescriptor,
-    TimeToLive,
     heap_backend,
     restore_backend,
     rocksdb_backend,
 )
+from statelake.state_core.runtime.declarations import StateTtlConfig, StateVisibility, UpdateType
 from tests.support.savepoints.native_checkpoints import native_checkpoint
 
 MakeBackend = Callable[[BackendConfiguration], KeyedStateBackend]
@@ -75,7 +75,20 @@ def total(first: int, two: int) -> int:
     return first + two
 
 
-def descriptor(kind: str, ttl: TimeToLive | None = None, name: str = "") -> StateDescriptor:
+def time_to_live(
+    millis: int, *, on_read: bool = False, return_expired: bool = False
+) -> StateTtlConfig:
+    """A time to live, renewed by reads or not; and whether what expired is shown once more."""
+    return StateTtlConfig(
+        millis,
+        UpdateType.ON_READ_AND_WRITE if on_read else UpdateType.ON_CREATE_AND_WRITE,
+        StateVisibility.RETURN_EXPIRED_IF_NOT_CLEANED_UP
+        if return_expired
+        else StateVisibility.NEVER_RETURN_EXPIRED,
+    )
+
+
+def descriptor(kind: str, ttl: StateTtlConfig | None = None, name: str = "") -> StateDescriptor:
     """A state of each kind, named after it."""
     value = {"list": "String", "aggregating": "Tuple2<Long, Long>"}.get(kind, "Long")
     return StateDescriptor(

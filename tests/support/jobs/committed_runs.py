@@ -11,6 +11,7 @@ from statelake.pipelines.runtime.commits import (
     CommitTargets,
     RestoreTask,
     SubtaskName,
+    checkpoint_manager,
     restore_task,
 )
 from statelake.pipelines.runtime.subtask_store import (
@@ -21,7 +22,7 @@ from statelake.pipelines.runtime.subtask_store import (
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.reader import open_snapshot
 from statelake.state_core.model.key_groups import operator_id_of_uid
-from statelake.state_core.runtime.commit import PosixDisk
+from statelake.state_core.runtime.commit import CheckpointV2, PosixDisk
 from statelake.state_core.runtime.process import StreamJob
 
 
@@ -29,8 +30,7 @@ def assert_alike(job: StreamJob, lake: Path, commit_to: Sequence[str]) -> int:
     """Check that every backend has the state of the last run; return the number of its pairs."""
     log = RunLog(Directory(str(lake)), job.name)
     run = log.runs()[-1]
-    plan, prepared = log.plan(run), log.prepared(run)
-    assert plan is not None
+    prepared = log.prepared(run)
     assert prepared is not None
     savepoint = log.run_directory(run).child(prepared.savepoint)
     operators = {each.operator_id: each for each in open_snapshot(savepoint).metadata.operators}
@@ -47,10 +47,10 @@ def assert_alike(job: StreamJob, lake: Path, commit_to: Sequence[str]) -> int:
             for source in targets.names:
                 with tempfile.TemporaryDirectory() as path:
                     target = Directory(path).confined()
-                    task = RestoreTask(
-                        targets, log.directory, SubtaskName(uid, index), source, plan.checkpoint,
-                        target,
-                    )  # fmt: skip
+                    name = SubtaskName(uid, index)
+                    last = checkpoint_manager(log.directory).read_last(str(name))
+                    assert isinstance(last, CheckpointV2)
+                    task = RestoreTask(targets, log.directory, name, source, last, target)
                     assert _pairs(SubtaskFiles(target, restore_task(task))) == wanted, source
             count += len(wanted)
     return count

@@ -64,6 +64,16 @@ class MemoryStore(KeyValueStore):
         super().__init__()
         self._values: dict[bytes, bytes] = {}
 
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set or remove a key, and call the subscribers."""
+        self.apply(key, value)
+        for listener in self._listeners:
+            listener(key, value)
+
+    def delete(self, key: bytes) -> None:
+        """Remove a key, and call the subscribers."""
+        self.put(key, None)
+
     def apply(self, key: bytes, value: bytes | None) -> None:
         """Set or remove a key."""
         if value is None:

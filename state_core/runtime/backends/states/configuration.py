@@ -14,7 +14,6 @@ from statelake.state_core.formats.layout.meta_info import SerializerEntry, seria
 from statelake.state_core.formats.writing.new_states import TypeOf, snapshot_of
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import check_parallelism, key_group_ranges, prefix_bytes
-from statelake.state_core.runtime.backends.states.registry import StateRegistry, Storage
 from statelake.state_core.runtime.commit.records.clocks import now_millis
 
 
@@ -86,7 +85,3 @@ class BackendConfiguration:
     def key_entry(self) -> SerializerEntry:
         """The snapshot of the key serializer."""
         return serializer_entry(snapshot_of(self.key, "key"))
-
-    def registry(self, tables: Storage) -> StateRegistry:
-        """Return a registry without states."""
-        return StateRegistry(self.key_entry, self.key_groups, tables, self.clock)

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from statelake.state_core.errors import KeyGroupError
 from statelake.state_core.files.wire import DataInput, DataOutput
@@ -157,9 +158,8 @@ def namespace_ends(layout: KeyedLayout, entries: Entries) -> I64Array:
     return ends + trailer_sizes(ends - starts) if layout.ambiguous else ends
 
 
-def runs_of_groups(entries: Entries) -> Iterator[tuple[int, int, int]]:
-    """Yield the key groups of entries, each with its first row and the one behind its last."""
-    groups = entries.group_of
+def runs_of_groups(groups: npt.NDArray[Any]) -> Iterator[tuple[int, int, int]]:
+    """Yield each run of one key group, with its first row and the one behind its last."""
     cuts = np.flatnonzero(groups[1:] != groups[:-1]) + 1
     bounds = [0, *cuts.tolist(), len(groups)] if len(groups) else [0]
     for start, end in pairwise(bounds):

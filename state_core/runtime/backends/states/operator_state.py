@@ -37,7 +37,7 @@ from statelake.state_core.formats.operator_state.operator_states import (
     encode_operator_file,
     operator_layout,
 )
-from statelake.state_core.formats.writing.new_states import NewOperatorState, TypeOf
+from statelake.state_core.formats.writing.new_states import NewOperatorState
 from statelake.state_core.model.handles import OperatorHandle, RelativeHandle
 from statelake.state_core.model.redistribution import StateShare, plan_operator_state
 from statelake.state_core.runtime.backends.states.registry import same_info
@@ -231,30 +231,14 @@ class OperatorStateBackend:
         """The names of all states, including restored ones that were not requested yet."""
         return list(self._states)
 
-    def list_state(self, name: str, value: TypeOf) -> OperatorListState:
-        """Return a split list state: its elements are distributed when the job is rescaled.
+    def state(self, declared: NewOperatorState) -> OperatorListState | BroadcastState:
+        """Return a list, split or given to every subtask in full; or a broadcast state, a map.
 
         Raises:
             IncompatibleError: The restored state is not compatible.
         """
-        return OperatorListState(self._registered(NewOperatorState(name, (), "split", value)))
-
-    def union_list_state(self, name: str, value: TypeOf) -> OperatorListState:
-        """Return a union list state: every subtask gets all elements when the job restarts.
-
-        Raises:
-            IncompatibleError: The restored state is not compatible.
-        """
-        return OperatorListState(self._registered(NewOperatorState(name, (), "union", value)))
-
-    def broadcast_state(self, name: str, key: TypeOf, value: TypeOf) -> BroadcastState:
-        """Return a broadcast state: a map of which every subtask has a copy.
-
-        Raises:
-            IncompatibleError: The restored state is not compatible.
-        """
-        declared = NewOperatorState(name, (), "broadcast", value, key)
-        return BroadcastState(self._registered(declared))
+        stored = self._registered(declared)
+        return OperatorListState(stored) if stored.layout.key is None else BroadcastState(stored)
 
     def snapshot(self, directory: Directory) -> SnapshotTask[OperatorHandle | None]:
         """Take a snapshot of the current state, which is written when the returned task is run."""

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 
 from statelake.state_core.errors import IncompatibleError, StateError
@@ -31,8 +30,8 @@ from statelake.state_core.formats.layout.state_compatibility import OperatorSche
 from statelake.state_core.formats.rewriting.value_migration import migrate_rows
 from statelake.state_core.formats.writing.unified_encode import StateRows, encode_rows
 from statelake.state_core.model.entries import Entries
-from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.runtime.backends.states.configuration import BackendConfiguration
 from statelake.state_core.runtime.backends.states.tables import (
     ListTable,
     MapTable,
@@ -41,6 +40,7 @@ from statelake.state_core.runtime.backends.states.tables import (
     entries_of_pairs,
 )
 from statelake.state_core.runtime.backends.states.timer_queues import TimerElements
+from statelake.state_core.runtime.backends.states.ttl import access_times
 from statelake.state_core.serializers.framework.compatibility import Compatibility, Verdict
 from statelake.state_core.serializers.framework.opaque_values import as_key, undecoded
 
@@ -81,21 +81,16 @@ class StateRegistry:
     """The states of a backend by name, in the order of the header.
 
     Args:
-        key: The serializer of keys.
-        key_groups: The key groups of this subtask.
-        tables: The storage of tables.
-        now: Returns the time of last access for values whose state had no time to live before.
+        configuration: Keys, key groups, and the clock, whose time values get that had none before.
+        storage: The storage of tables.
     """
 
-    def __init__(
-        self, key: SerializerEntry, key_groups: KeyGroupRange, tables: Storage, now: Any
-    ) -> None:
-        self.key = key
+    def __init__(self, configuration: BackendConfiguration, storage: Storage) -> None:
+        self.configuration = configuration
+        self.key = configuration.key_entry
         with as_key():
-            self.key_serializer = key.snapshot.restore_serializer()
-        self.key_groups = key_groups
-        self.tables = tables
-        self.now = now
+            self.key_serializer = self.key.snapshot.restore_serializer()
+        self.storage = storage
         self.states: dict[str, RegisteredState] = {}
 
     def __iter__(self) -> Iterator[RegisteredState]:
@@ -112,7 +107,7 @@ class StateRegistry:
         if state is None:
             with undecoded():
                 layout = layout_of(info, self.key_serializer)
-            table: Any = self.tables.create_table(info.name, layout)
+            table: Any = self.storage.create_table(info.name, layout)
             if layout.kind is StateKind.LIST:
                 table = ListTable(table)
             state = self.states[info.name] = RegisteredState(info, layout, table, restored=True)
@@ -169,7 +164,7 @@ class StateRegistry:
     def _migrate(self, state: RegisteredState, layout: KeyedLayout) -> None:
         """Read every value with the old serializers, and write it with the new ones."""
         name = state.info.name
-        for group in range(self.key_groups.first, self.key_groups.last + 1):
+        for group in self.configuration.key_groups:
             for entries in table_entries(state.table, group):
                 try:
                     moved = self._migrated(state, layout, entries)
@@ -181,7 +176,8 @@ class StateRegistry:
         rows = StateRows(0, state.info.name, state.layout, state.layout.decode(entries))
         old = replace(state.layout, with_ttl=layout.with_ttl)
         if state.layout.with_ttl != layout.with_ttl:
-            rows = StateRows(0, rows.name, old, _with_times(old, rows.batch, self.now()))
+            batch = _with_times(old, rows.batch, self.configuration.clock())
+            rows = StateRows(0, rows.name, old, batch)
         assert layout.value is not None  # noqa: S101 - timers have no value that could change
         return encode_rows(migrate_rows(rows, layout.value), 0)
 
@@ -208,12 +204,7 @@ def _with_times(layout: KeyedLayout, batch: pa.RecordBatch, now: int) -> pa.Reco
     """Return the rows with times of last access, or without them."""
     columns = {name: batch.column(name) for name in batch.schema.names}
     if layout.with_ttl:
-        times = pa.array(np.full(len(batch), now, np.int64))
-        if layout.kind is StateKind.LIST:
-            values = columns["value"]
-            filled = pa.array(np.full(len(values.flatten()), now, np.int64))
-            times = pa.ListArray.from_arrays(values.offsets, filled)
-        columns[TTL] = times
+        columns[TTL] = access_times(layout, columns["value"], now)
     columns[RAW_VALUE] = pa.nulls(len(batch), pa.binary())
     schema = layout.schema
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)

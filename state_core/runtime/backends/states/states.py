@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from statelake.state_core.errors import EncodeError, KeyGroupError
@@ -25,6 +26,7 @@ from statelake.state_core.runtime.backends.states.tables import (
     MapTable,
     ValueTable,
 )
+from statelake.state_core.runtime.backends.states.ttl import LastAccess, TtlValue
 from statelake.state_core.runtime.declarations.functions import AggregateFunction
 from statelake.state_core.serializers.composite.collections import DelimitedListSerializer
 from statelake.state_core.serializers.composite.wrappers import TtlSerializer
@@ -43,13 +45,25 @@ class State(ABC, Generic[TableOf]):
         context: The current key.
         layout: The layout of entries.
         table: The table of entries.
+        access: Checks and sets the times of values; None if they do not expire.
+        function: The function that combines values; None for kinds without one.
     """
 
-    def __init__(self, name: str, context: KeyContext, layout: KeyedLayout, table: TableOf) -> None:
+    def __init__(
+        self,
+        name: str,
+        context: KeyContext,
+        layout: KeyedLayout,
+        table: TableOf,
+        access: LastAccess | None = None,
+        function: Any = None,
+    ) -> None:
         self.name = name
         self.context = context
         self.layout = layout
         self.table = table
+        self.access = access
+        self.function = function
         self.serializer = stored_serializer(layout)
         self.namespace: Any = None
         self._namespace: bytes | None = None
@@ -99,24 +113,41 @@ class State(ABC, Generic[TableOf]):
 class _SingleState(State[ValueTable]):
     """A state with one entry for each key."""
 
-    def get_internal(self) -> Any:
-        """Return the stored value of the serializer; None without a value."""
+    def current(self) -> Any:
+        """Return the value; None without one, or if it has expired."""
         data = self.table.get(*self._at)
-        return None if data is None else self._read(data)
+        if data is None:
+            return None
+        value = self._read(data)
+        if self.access is None:
+            return value
+        living = self.access.read(value, self.store, self.clear)
+        return None if living is None else living["value"]
 
-    def update_internal(self, value: Any) -> None:
-        """Store a value; None removes it."""
+    def store(self, value: Any) -> None:
+        """Set the value; None removes it."""
         if value is None:
             self.clear()
         else:
-            self.table.put(*self._at, self._write(value))
+            stored = value if self.access is None else self.access.wrap(value)
+            self.table.put(*self._at, self._write(stored))
 
     def clear(self) -> None:
         """Remove the state of the current key."""
         self.table.remove(*self._at)
 
+    def _unexpired(self) -> Any:
+        """Return the value that another one is added to; this does not renew it."""
+        data = self.table.get(*self._at)
+        if data is None:
+            return None
+        value = self._read(data)
+        return value if self.access is None else self.access.unexpired(value)
+
     def _merge(self, target: Any, sources: Iterable[Any], join: Callable[[Any, Any], Any]) -> None:
         """Merge the entries of the source namespaces into the target, and remove the sources."""
+        if self.access is not None:
+            join = partial(self.access.joined, join)
         group, _ = self._at
         merged = None
         for source in self._sources(sources):
@@ -140,63 +171,34 @@ class _SingleState(State[ValueTable]):
 class ValueState(_SingleState):
     """A value state."""
 
-    def value(self) -> Any:
-        """Return the value; None without one."""
-        return self.get_internal()
-
-    def update(self, value: Any) -> None:
-        """Set the value; None removes it."""
-        self.update_internal(value)
+    value = _SingleState.current
+    update = _SingleState.store
 
 
-class _FunctionState(_SingleState):
-    """A state whose function combines values.
-
-    Args:
-        name: The name of the state.
-        context: The current key.
-        layout: The layout of entries.
-        table: The table of entries.
-        function: The function.
-    """
-
-    def __init__(
-        self, name: str, context: KeyContext, layout: KeyedLayout, table: ValueTable, function: Any
-    ) -> None:
-        super().__init__(name, context, layout, table)
-        self.function = function
-
-
-class ReducingState(_FunctionState):
+class ReducingState(_SingleState):
     """A reducing state: a function combines the stored value with each added one."""
 
     function: Callable[[Any, Any], Any]
-
-    def get(self) -> Any:
-        """Return the value; None without one."""
-        return self.get_internal()
+    get = _SingleState.current
 
     def add(self, value: Any) -> None:
         """Add a value; None clears the state."""
-        if value is None:
-            self.clear()
-            return
-        stored = self.get_internal()
-        self.update_internal(value if stored is None else self.function(stored, value))
+        before = None if value is None else self._unexpired()
+        self.store(value if before is None else self.function(before, value))
 
     def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
         """Merge the values of the source namespaces into the target, and remove the sources."""
         self._merge(target, sources, self.function)
 
 
-class AggregatingState(_FunctionState):
+class AggregatingState(_SingleState):
     """An aggregating state: a function adds each value to the stored accumulator."""
 
     function: AggregateFunction
 
     def get(self) -> Any:
-        """Return the result of the accumulator; None without one."""
-        accumulator = self.get_internal()
+        """Return the result of the accumulator; None without one, or if it has expired."""
+        accumulator = self.current()
         return None if accumulator is None else self.function.get_result(accumulator)
 
     def add(self, value: Any) -> None:
@@ -204,10 +206,10 @@ class AggregatingState(_FunctionState):
         if value is None:
             self.clear()
             return
-        accumulator = self.get_internal()
+        accumulator = self._unexpired()
         if accumulator is None:
             accumulator = self.function.create_accumulator()
-        self.update_internal(self.function.add(value, accumulator))
+        self.store(self.function.add(value, accumulator))
 
     def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
         """Merge the values of the source namespaces into the target, and remove the sources."""
@@ -215,17 +217,17 @@ class AggregatingState(_FunctionState):
 
 
 class ListState(State[ListTable]):
-    """A list state."""
+    """A list state. If its elements expire, each has its own time."""
 
     def get(self) -> list[Any]:
-        """Return the elements; empty without a list."""
+        """Return the elements that have not expired; empty without a list."""
         data = self.table.get(*self._at)
         if data is None:
             return []
         elements: list[Any] = DelimitedListSerializer(self.serializer).read(
             DataInput(data, self.name)
         )
-        return elements
+        return elements if self.access is None else self._unexpired(elements, self.access)
 
     def add(self, value: Any) -> None:
         """Append an element.
@@ -263,12 +265,23 @@ class ListState(State[ListTable]):
                 self.table.remove(group, source)
                 self.table.append(group, into, data)
 
+    def _unexpired(self, elements: list[TtlValue], access: LastAccess) -> list[Any]:
+        """Return the elements that have not expired, and renew or remove the list."""
+        living = [element for element in elements if not access.expired(element)]
+        if elements and not living:
+            self.clear()
+        elif living and access.on_read:
+            elements = living
+            self.update(element["value"] for element in living)
+        shown = elements if access.return_expired else living
+        return [element["value"] for element in shown]
+
     def _elements(self, values: Iterable[Any]) -> bytes:
         return DELIMITER.join([self._element(value) for value in values])
 
     def _element(self, value: Any) -> bytes:
         refuse_null(value, self.name)
-        data = self._write(value)
+        data = self._write(value if self.access is None else self.access.wrap(value))
         if not data:
             raise EncodeError(
                 f"{value!r} has no bytes, so a list can't contain it",
@@ -278,16 +291,24 @@ class ListState(State[ListTable]):
 
 
 class MapState(State[MapTable]):
-    """A map state. Its entries are stored one by one, so only those that are used cost time."""
+    """A map state. Its entries are stored one by one, so only those that are used cost time.
+
+    If its values expire, each has its own time.
+    """
 
     def get(self, user_key: Any) -> Any:
-        """Return the value of a key; None without one, or if it is null."""
+        """Return the value of a key; None without one, or if it is null or has expired."""
         data = self.table.get(*self._at, self._user_key(user_key))
-        return None if data is None else self._value(data)
+        value = None if data is None else self._value(data)
+        if value is None or self.access is None:
+            return value
+        living = self._unexpired(user_key, value, self.access)
+        return None if living is None else living["value"]
 
     def put(self, user_key: Any, value: Any) -> None:
         """Set the value of a key."""
-        self.table.put(*self._at, self._user_key(user_key), self._flagged(value))
+        stored = value if self.access is None else self.access.wrap(value)
+        self.table.put(*self._at, self._user_key(user_key), self._flagged(stored))
 
     def put_all(self, entries: Entries) -> None:
         """Set many values, from a mapping, or from pairs if keys can't be hashed."""
@@ -298,29 +319,54 @@ class MapState(State[MapTable]):
         self.table.remove(*self._at, self._user_key(user_key))
 
     def contains(self, user_key: Any) -> bool:
-        """Return whether the key exists, even if its value is null."""
-        return self.table.get(*self._at, self._user_key(user_key)) is not None
+        """Return whether the key has a value that has not expired, even if it is null."""
+        data = self.table.get(*self._at, self._user_key(user_key))
+        if data is None or self.access is None:
+            return data is not None
+        return self._unexpired(user_key, self._value(data), self.access) is not None
 
     def entries(self) -> Iterator[tuple[Any, Any]]:
-        """Yield all keys and values, unordered, as they are at the call."""
+        """Yield all keys and values, unordered, as they are at the call.
+
+        Of values that expire, those that have not when they are reached.
+        """
         entries = self.table.entries(*self._at)
-        return ((self._read_key(key), self._value(data)) for key, data in entries)
+        stored = ((self._read_key(key), self._value(data)) for key, data in entries)
+        access = self.access
+        if access is None:
+            return stored
+        living = ((key, self._unexpired(key, value, access)) for key, value in stored)
+        return ((key, value["value"]) for key, value in living if value is not None)
 
     def keys(self) -> Iterator[Any]:
-        """Yield all keys."""
+        """Yield all keys whose values have not expired."""
+        if self.access is not None:
+            return (key for key, _ in self.entries())
         return (self._read_key(key) for key, _ in self.table.entries(*self._at))
 
     def values(self) -> Iterator[Any]:
-        """Yield all values."""
+        """Yield all values that have not expired."""
+        if self.access is not None:
+            return (value for _, value in self.entries())
         return (self._value(data) for _, data in self.table.entries(*self._at))
 
     def is_empty(self) -> bool:
-        """Return whether the map is empty."""
+        """Return whether the map is empty; expired entries count until they are removed."""
         return self.table.is_empty(*self._at)
 
     def clear(self) -> None:
         """Remove the state of the current key."""
         self.table.clear(*self._at)
+
+    def _unexpired(
+        self, user_key: Any, stored: TtlValue | None, access: LastAccess
+    ) -> TtlValue | None:
+        """Return a value unless it has expired, and renew or remove it."""
+        if stored is None:
+            return None
+        return access.read(
+            stored, lambda value: self.put(user_key, value), lambda: self.remove(user_key)
+        )
 
     def _user_key(self, user_key: Any) -> bytes:
         assert self.layout.user_key is not None  # noqa: S101 - of every map

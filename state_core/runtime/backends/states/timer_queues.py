@@ -34,9 +34,6 @@ class TimerElements(Protocol):
     def peek(self) -> tuple[int, bytes] | None:
         """Return the first timer with its key group; None without timers."""
 
-    def reload(self) -> None:
-        """Read the table again, after it was changed without the queue."""
-
 
 class HeapTimerQueue:
     """A heap over all key groups. A removed timer stays in it until it comes first.
@@ -54,8 +51,9 @@ class HeapTimerQueue:
 
     def reload(self) -> None:
         """Rebuild the queue from the table."""
-        groups = range(self.key_groups.first, self.key_groups.last + 1)
-        self._heap = [(element, group) for group in groups for element in self.table.keys(group)]
+        self._heap = [
+            (element, group) for group in self.key_groups for element in self.table.keys(group)
+        ]
         heapify(self._heap)
         self._count = len(self._heap)
 

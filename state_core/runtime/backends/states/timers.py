@@ -8,7 +8,7 @@ Source: `InternalTimerServiceImpl`, `InternalTimeServiceManagerImpl`, `TimerHeap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,19 +62,6 @@ class InternalTimerQueue:
         """Remove a timer, if it exists."""
         self.elements.remove(*self._located(timer))
 
-    def peek(self) -> Timer | None:
-        """Return the first timer; None without timers."""
-        first = self.elements.peek()
-        return None if first is None else self._read(first[1])
-
-    def poll(self) -> Timer | None:
-        """Remove and return the first timer; None without timers."""
-        first = self.elements.peek()
-        if first is None:
-            return None
-        self.elements.remove(*first)
-        return self._read(first[1])
-
     def poll_until(self, timestamp: int) -> Timer | None:
         """Remove and return the first timer, None if it is later than `timestamp`."""
         first = self.elements.peek()
@@ -83,20 +70,12 @@ class InternalTimerQueue:
         self.elements.remove(*first)
         return self._read(first[1])
 
-    def of_key_group(self, group: int) -> list[Timer]:
-        """Return the timers of a key group, unordered."""
-        return [self._read(element) for element in self.table.keys(group)]
-
     def __iter__(self) -> Iterator[Timer]:
-        groups = self.context.key_groups
-        for group in range(groups.first, groups.last + 1):
-            yield from self.of_key_group(group)
+        for group in self.context.key_groups:
+            yield from map(self._read, self.table.keys(group))
 
     def __len__(self) -> int:
-        groups = self.context.key_groups
-        return sum(
-            sum(1 for _ in self.table.keys(group)) for group in range(groups.first, groups.last + 1)
-        )
+        return sum(1 for group in self.context.key_groups for _ in self.table.keys(group))
 
     def _located(self, timer: Timer) -> tuple[int, bytes]:
         current = timer.key is self.context.key and self.context.group >= 0
@@ -117,7 +96,6 @@ class InternalTimerService:
         context: The current key, which is set before a timer fires.
         event: The queue of event time.
         processing: The queue of processing time.
-        clock: Returns the processing time.
     """
 
     def __init__(
@@ -125,17 +103,11 @@ class InternalTimerService:
         context: KeyContext,
         event: InternalTimerQueue,
         processing: InternalTimerQueue,
-        clock: Callable[[], int],
     ) -> None:
         self.context = context
         self.event = event
         self.processing = processing
-        self.clock = clock
         self.current_watermark = NO_WATERMARK
-
-    def current_processing_time(self) -> int:
-        """Return the time of the clock."""
-        return self.clock()
 
     def register_event_time_timer(self, timestamp: int, namespace: Any = None) -> None:
         """Fire for the current key when the watermark reaches that time."""
@@ -164,11 +136,6 @@ class InternalTimerService:
     def advance_processing_time(self, timestamp: int) -> Iterator[Timer]:
         """Yield the timers of processing time that are due, each with its key as current."""
         return self._due(self.processing, timestamp)
-
-    def next_processing_time(self) -> int | None:
-        """Return the time of the next timer of processing time; None without timers."""
-        timer = self.processing.peek()
-        return None if timer is None else timer.timestamp
 
     def _due(self, queue: InternalTimerQueue, timestamp: int) -> Iterator[Timer]:
         while (timer := queue.poll_until(timestamp)) is not None:

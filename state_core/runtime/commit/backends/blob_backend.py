@@ -134,9 +134,9 @@ class _OfIndexes:
         """
         index, context = read_index(self._backend.blobs, marker), self.context
         wanted = {
-            "checkpoint": checkpoint or index.metadata.checkpoint,
-            "task": context.task,
-            "store": store,
+            "checkpoint_id": str(checkpoint or index.metadata.checkpoint_id),
+            "task_name": context.task,
+            "store_name": store,
         }
         if context.job_name:
             wanted |= {"job_name": context.job_name, "job_id": context.job_id}
@@ -199,7 +199,7 @@ class _BlobBackup(_OfIndexes, TaskBackupManager):
             if path != CHECKPOINT_FILE:
                 seen[path] = self._file(store, folder, join(source, path), path, size, old_files)
         metadata = SnapshotMetadata(
-            checkpoint, context.job_name, context.job_id, context.task, store
+            str(checkpoint), context.job_name, context.job_id, context.task, store
         )
         index = SnapshotIndex(context.millis, metadata, successor(seen, old), marker)
         data = write_snapshot_index(index)

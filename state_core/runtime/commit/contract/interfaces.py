@@ -1,11 +1,11 @@
-"""The interface of a state backend: a factory of three parts, and the order of calls of each.
+"""The interface of a state backend: a factory of two parts, and the order of calls of each.
 
 ::
 
     TaskRestoreManager   init(checkpoint) → restore() → close()
     TaskBackupManager    init(checkpoint) → ( snapshot(id) → upload(id, markers) → clean_up(...) )*
                                           → close()
-    StateBackendAdmin    create_resources(), validate_resources(): by the job, before any task
+    StateBackendFactory  create_resources(), validate_resources(): by the job, before any task
 
 `init` of a backup is called after the task's stores are restored. `snapshot` runs while nothing is
 processed and must be quick; `upload` runs during processing, and ends before the next `snapshot`.
@@ -286,24 +286,8 @@ class TaskRestoreManager(_TaskManager):
             )
 
 
-class StateBackendAdmin(ABC):
-    """Creates and checks the resources that a job's tasks share in a backend."""
-
-    @abstractmethod
-    def create_resources(self) -> None:
-        """Create missing resources; may be called any number of times."""
-
-    @abstractmethod
-    def validate_resources(self) -> None:
-        """Check that the resources exist and fit.
-
-        Raises:
-            CommitError: A resource is missing, or does not fit.
-        """
-
-
-class StateBackendFactory(StateBackendAdmin):
-    """Creates the parts of one backend, and is the admin of its resources.
+class StateBackendFactory(ABC):
+    """Creates the parts of one backend, and what the tasks of a job share in it.
 
     Attributes:
         name: The name of this backend in the markers of records.
@@ -329,6 +313,14 @@ class StateBackendFactory(StateBackendAdmin):
         """Return a manager that restores these stores of a task."""
         return self.restore(self, context, stores)
 
-    def admin(self) -> StateBackendAdmin:
-        """Return an admin that creates and checks the job's resources."""
-        return self
+    @abstractmethod
+    def create_resources(self) -> None:
+        """Create missing resources; may be called any number of times."""
+
+    @abstractmethod
+    def validate_resources(self) -> None:
+        """Check that the resources exist and fit.
+
+        Raises:
+            CommitError: A resource is missing, or does not fit.
+        """

@@ -21,10 +21,10 @@ from statelake.state_core.runtime.commit import (
 from statelake.state_core.runtime.commit.backends.blob_backend import garbage, read_index
 from statelake.state_core.runtime.commit.backends.blob_store import folder_of
 from statelake.state_core.runtime.commit.logs.checkpoint_records import (
-    TaskRecord,
     last_records,
     read_records,
 )
+from statelake.state_core.runtime.commit.records.checkpoint_reading import TaskRecord
 from statelake.state_core.runtime.commit.records.clocks import now_millis
 from statelake.state_core.runtime.commit.records.records import BLOB_STORE_FACTORY
 from statelake.state_core.runtime.commit.records.snapshot_index import reachable_blobs

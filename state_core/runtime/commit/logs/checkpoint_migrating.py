@@ -22,10 +22,10 @@ from statelake.state_core.runtime.commit import (
     SystemStreamPartition,
 )
 from statelake.state_core.runtime.commit.logs.checkpoint_records import (
-    TaskRecord,
     last_records,
     read_records,
 )
+from statelake.state_core.runtime.commit.records.checkpoint_reading import TaskRecord
 from statelake.state_core.runtime.commit.records.records import CHANGELOG_FACTORY, CHECKPOINT_TYPES
 from statelake.state_core.runtime.commit.records.serdes import (
     downgrade,
@@ -169,7 +169,7 @@ def _forth(
     if v1 is None:
         return "nothing to do", b"", b"", ""
     checkpoint = upgraded(v1, changelogs)
-    if v2 is not None and (_behind(v2, v1) or _says(v2.checkpoint, checkpoint)):
+    if v2 is not None and (v2.record.offset > v1.record.offset or _says(v2.checkpoint, checkpoint)):
         return "migrated before", b"", b"", str(v2.id)
     return "migrated", _key(v1, 2), write_checkpoint_v2(checkpoint), str(checkpoint.id)
 
@@ -190,10 +190,6 @@ def _back(v1: TaskRecord | None, v2: TaskRecord | None) -> _Step:
             remedy="commit once with `changelog` in stores.<store>.backup.factories",
         )
     return "rolled back", _key(v2, 1), write_checkpoint_v1(downgraded), str(v2.id)
-
-
-def _behind(v2: TaskRecord, v1: TaskRecord) -> bool:
-    return v2.record.offset > v1.record.offset
 
 
 def _says(two: object, expected: CheckpointV2) -> bool:

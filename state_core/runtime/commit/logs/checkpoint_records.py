@@ -3,107 +3,31 @@
 from __future__ import annotations
 
 import importlib
-import json
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from statelake.state_core.errors import CheckpointRecordError, NotFoundError
+from statelake.state_core.errors import NotFoundError
 from statelake.state_core.extras import require_extra
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.printable import Printed, Table, age_text
 from statelake.state_core.runtime.commit import (
     Changelogs,
-    Checkpoint,
-    CheckpointId,
     CheckpointLog,
-    CheckpointLogKey,
-    CheckpointV2,
     FileChangelogs,
     FileCheckpointLog,
-    LogRecord,
 )
+from statelake.state_core.runtime.commit.records.checkpoint_reading import TaskRecord, record_of
 from statelake.state_core.runtime.commit.records.records import (
     BLOB_STORE_FACTORY,
     CHANGELOG_FACTORY,
-)
-from statelake.state_core.runtime.commit.records.serdes import (
-    read_checkpoint_v1,
-    read_checkpoint_v2,
-    read_key,
+    SNAPSHOT_FACTORY,
 )
 
 KAFKA = "kafka://"
-# of records of runs: its marker is the id of a snapshot of the lake
-SNAPSHOT_FACTORY = "statelake.snapshot"
 SHORT = {
     BLOB_STORE_FACTORY: "blob_store", CHANGELOG_FACTORY: "changelog", SNAPSHOT_FACTORY: "lake",
 }  # fmt: skip
-_RUN = re.compile(r"run-(\d{8,12})", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class TaskRecord:
-    """A checkpoint in a log.
-
-    Attributes:
-        record: The encoded record.
-        key: Its key.
-        checkpoint: Its checkpoint.
-    """
-
-    record: LogRecord
-    key: CheckpointLogKey
-    checkpoint: Checkpoint
-
-    @property
-    def task(self) -> str:
-        """The task's name."""
-        return self.key.task
-
-    @property
-    def id(self) -> CheckpointId | None:
-        """The commit's id, if the record has one."""
-        if isinstance(self.checkpoint, CheckpointV2):
-            return self.checkpoint.id
-        ids = []
-        for written in self.checkpoint.offsets.values():
-            head, separator, _ = (written or "").partition(":")
-            try:
-                ids += [CheckpointId.parse(head)] if separator else []
-            except CheckpointRecordError:
-                continue  # an input's offset may have any form
-        return max(ids, default=None)
-
-    @property
-    def backends(self) -> dict[str, list[str]]:
-        """The stores for which each backend has a marker."""
-        if not isinstance(self.checkpoint, CheckpointV2):
-            return {}
-        return {factory: sorted(markers) for factory, markers in self.checkpoint.markers.items()}
-
-    @property
-    def snapshot(self) -> str:
-        """The snapshot of the lake with its state; empty if no run wrote it."""
-        if not isinstance(self.checkpoint, CheckpointV2):
-            return ""
-        return next(iter(self.checkpoint.markers.get(SNAPSHOT_FACTORY, {}).values()), "")
-
-    @property
-    def run(self) -> int | None:
-        """The number of the run that wrote it; None if no run did."""
-        match = _RUN.fullmatch(self.snapshot)
-        return int(match[1]) if match else None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the record as JSON."""
-        return {
-            "offset": self.record.offset,
-            "appended_at": self.record.appended_at,
-            "key": json.loads(self.record.key),
-            "checkpoint": json.loads(self.record.message),
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,22 +137,6 @@ def read_records(log: CheckpointLog) -> list[TaskRecord]:
     """
     records = (record_of(record) for record in log.read())
     return [record for record in records if record is not None]
-
-
-def record_of(record: LogRecord) -> TaskRecord | None:
-    """Decode a record; None if its type is not known.
-
-    Raises:
-        CheckpointRecordError: The record is broken.
-    """
-    try:
-        key = read_key(record.key)
-        if key.version is None:
-            return None
-        read = read_checkpoint_v1 if key.version == 1 else read_checkpoint_v2
-        return TaskRecord(record, key, read(record.message))
-    except CheckpointRecordError as error:
-        raise error.within(f"record {record.offset} of the checkpoint log") from error
 
 
 def last_records(

@@ -26,12 +26,11 @@ from statelake.state_core.runtime.commit import (
 )
 from statelake.state_core.runtime.commit.logs.checkpoint_records import (
     SHORT,
-    SNAPSHOT_FACTORY,
-    TaskRecord,
     last_records,
     read_records,
 )
-from statelake.state_core.runtime.commit.records.records import CHANGELOG_FACTORY
+from statelake.state_core.runtime.commit.records.checkpoint_reading import TaskRecord
+from statelake.state_core.runtime.commit.records.records import CHANGELOG_FACTORY, SNAPSHOT_FACTORY
 
 SOUND, UNSOUND, NOT_LOOKED_AT = "sound", "unsound", "not looked at"
 LOOKS = 3

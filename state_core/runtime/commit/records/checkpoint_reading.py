@@ -13,15 +13,20 @@ Two settings are enough to change from version 1 to 2 and back, without loss::
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from statelake.state_core.errors import CheckpointRecordError, CommitError
 from statelake.state_core.runtime.commit.records.checkpoint_log import CheckpointLog, LogRecord
 from statelake.state_core.runtime.commit.records.records import (
     CHECKPOINT_TYPES,
+    SNAPSHOT_FACTORY,
     Checkpoint,
+    CheckpointId,
     CheckpointLogKey,
     CheckpointV2,
 )
@@ -37,16 +42,92 @@ from statelake.state_core.runtime.commit.records.serdes import (
 
 LOG = logging.getLogger(__name__)
 LIVE_CHECKPOINT_MAX_AGE_MS = 600_000
+_RUN = re.compile(r"run-(\d{8,12})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class TaskRecord:
+    """A checkpoint in a log.
+
+    Attributes:
+        record: The encoded record.
+        key: Its key.
+        checkpoint: Its checkpoint.
+    """
+
+    record: LogRecord
+    key: CheckpointLogKey
     checkpoint: Checkpoint
-    appended_at: int
+
+    @property
+    def task(self) -> str:
+        """The task's name."""
+        return self.key.task
+
+    @property
+    def id(self) -> CheckpointId | None:
+        """The commit's id, if the record has one."""
+        if isinstance(self.checkpoint, CheckpointV2):
+            return self.checkpoint.id
+        ids = []
+        for written in self.checkpoint.offsets.values():
+            head, separator, _ = (written or "").partition(":")
+            try:
+                ids += [CheckpointId.parse(head)] if separator else []
+            except CheckpointRecordError:
+                continue  # an input's offset may have any form
+        return max(ids, default=None)
+
+    @property
+    def backends(self) -> dict[str, list[str]]:
+        """The stores for which each backend has a marker."""
+        if not isinstance(self.checkpoint, CheckpointV2):
+            return {}
+        return {factory: sorted(markers) for factory, markers in self.checkpoint.markers.items()}
+
+    @property
+    def snapshot(self) -> str:
+        """The snapshot of the lake with its state; empty if no run wrote it."""
+        if not isinstance(self.checkpoint, CheckpointV2):
+            return ""
+        return next(iter(self.checkpoint.markers.get(SNAPSHOT_FACTORY, {}).values()), "")
+
+    @property
+    def run(self) -> int | None:
+        """The number of the run that wrote it; None if no run did."""
+        match = _RUN.fullmatch(self.snapshot)
+        return int(match[1]) if match else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as JSON."""
+        return {
+            "offset": self.record.offset,
+            "appended_at": self.record.appended_at,
+            "key": json.loads(self.record.key),
+            "checkpoint": json.loads(self.record.message),
+        }
+
+
+def record_of(
+    record: LogRecord, versions: Collection[int] = tuple(CHECKPOINT_TYPES)
+) -> TaskRecord | None:
+    """Decode a record; None if its version is not one of these.
+
+    Raises:
+        CheckpointRecordError: The record is broken.
+    """
+    try:
+        key = read_key(record.key)
+        if key.version is None or key.version not in versions:
+            return None
+        read = read_checkpoint_v1 if key.version == 1 else read_checkpoint_v2
+        return TaskRecord(record, key, read(record.message))
+    except CheckpointRecordError as error:
+        raise error.within(f"record {record.offset} of the checkpoint log") from error
 
 
 def replaces(
-    new: int, new_at: int, old: int, old_at: int, read_versions: tuple[int, ...], max_age: int
+    new: TaskRecord, old: TaskRecord, read_versions: tuple[int, ...], max_age: int
 ) -> bool:
     """Return whether a record replaces an earlier one in the log.
 
@@ -54,14 +135,16 @@ def replaces(
     its version is no longer written.
 
     Args:
-        new: The later record's version.
-        new_at: The later record's time of append.
-        old: The earlier record's version.
-        old_at: The earlier record's time of append.
+        new: The later record.
+        old: The earlier record.
         read_versions: Versions to read, the preferred one first.
         max_age: Milliseconds by which records of one commit may be apart.
     """
-    return read_versions.index(new) <= read_versions.index(old) or new_at - old_at > max_age
+    preference = read_versions.index
+    return (
+        preference(new.checkpoint.version) <= preference(old.checkpoint.version)
+        or new.record.appended_at - old.record.appended_at > max_age
+    )
 
 
 class CheckpointManager:
@@ -96,7 +179,7 @@ class CheckpointManager:
         self.write_versions = tuple(dict.fromkeys(write_versions))
         self.validate = validate
         self.live_max_age = live_max_age
-        self._found: dict[str, _Found] = {}
+        self._last: dict[str, TaskRecord] = {}
         self._position = -1
         known = set(CHECKPOINT_TYPES)
         if not self.write_versions or not set(self.read_versions + self.write_versions) <= known:
@@ -121,7 +204,7 @@ class CheckpointManager:
         for record in self.log.read(self._position):
             self._take(record)
             self._position = record.offset
-        known = self._found.get(task)
+        known = self._last.get(task)
         return None if known is None else known.checkpoint
 
     def write(self, task: str, checkpoint: CheckpointV2) -> None:
@@ -136,38 +219,29 @@ class CheckpointManager:
 
     def _take(self, record: LogRecord) -> None:
         try:
-            key = read_key(record.key)
-            version = key.version
-            if version not in self.read_versions or version is None:
-                LOG.debug("record %d of type %r is skipped", record.offset, key.type)
-                return
-            self._check(key)
-            read = read_checkpoint_v1 if version == 1 else read_checkpoint_v2
-            checkpoint: Checkpoint = read(record.message)
+            new = record_of(record, self.read_versions)
         except CheckpointRecordError as error:
             if self.validate:
-                raise error.within(f"record {record.offset} of the checkpoint log") from error
+                raise
             LOG.warning("record %d of the checkpoint log is skipped: %s", record.offset, error)
             return
-        at = record.appended_at
-        old = self._found.get(key.task)
-        if old is None or replaces(
-            version,
-            at,
-            old.checkpoint.version,
-            old.appended_at,
-            self.read_versions,
-            self.live_max_age,
-        ):
-            self._found[key.task] = _Found(checkpoint, at)
+        if new is None:
+            LOG.debug("record %d is skipped: it is of another version", record.offset)
+            return
+        self._check(new)
+        old = self._last.get(new.task)
+        if old is None or replaces(new, old, self.read_versions, self.live_max_age):
+            self._last[new.task] = new
 
-    def _check(self, key: CheckpointLogKey) -> None:
-        if key.grouper == self.grouper:
+    def _check(self, record: TaskRecord) -> None:
+        grouper, task = record.key.grouper, record.task
+        if grouper == self.grouper:
             return
         if self.validate:
             raise CheckpointRecordError(
-                f"task {key.task!r} was grouped by {key.grouper}, now by {self.grouper}",
+                f"task {task!r} was grouped by {grouper}, now by {self.grouper}",
+                place=f"record {record.record.offset} of the checkpoint log",
                 remedy="offsets of another grouper fit no task: start with a new checkpoint log, "
                 "or turn validation off",
             )
-        LOG.warning("task %r was grouped by %s, now by %s", key.task, key.grouper, self.grouper)
+        LOG.warning("task %r was grouped by %s, now by %s", task, grouper, self.grouper)

@@ -15,11 +15,15 @@ from dataclasses import dataclass, field
 from functools import total_ordering
 from typing import TypeAlias
 
+import msgspec
+
 from statelake.state_core.errors import CheckpointRecordError
 
 # the names under which Samza's own classes find their markers in a record
 CHANGELOG_FACTORY = "org.apache.samza.storage.KafkaChangelogStateBackendFactory"
 BLOB_STORE_FACTORY = "org.apache.samza.storage.blobstore.BlobStoreStateBackendFactory"
+# of records of runs: its marker is the id of a snapshot of the lake
+SNAPSHOT_FACTORY = "statelake.snapshot"
 
 CHECKPOINT_TYPES = {1: "checkpoint", 2: "checkpoint-v2"}
 """The type in a record's key, by the version of the record."""
@@ -179,8 +183,7 @@ class CheckpointV2:
 Checkpoint: TypeAlias = CheckpointV1 | CheckpointV2
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointLogKey:
+class CheckpointLogKey(msgspec.Struct, frozen=True):
     """The key of a record in a checkpoint log, which keeps the last record of each key.
 
     Attributes:
@@ -189,8 +192,8 @@ class CheckpointLogKey:
         type: `checkpoint` or `checkpoint-v2`; others may occur, and are skipped.
     """
 
-    grouper: str
-    task: str
+    grouper: str = msgspec.field(name="systemstreampartition-grouper-factory")
+    task: str = msgspec.field(name="taskName")
     type: str
 
     def __post_init__(self) -> None:

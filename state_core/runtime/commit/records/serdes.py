@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, TypeVar
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import field
@@ -27,16 +28,8 @@ from statelake.state_core.runtime.commit.records.records import (
 )
 
 MARKER_VERSION = 1
-_T = TypeVar("_T")
-_U = TypeVar("_U")
 _DIGITS = re.compile(r"\d{1,10}", re.ASCII)
 _Number = Annotated[str, matching(r"\d{1,10}")]
-
-
-class _KeyJson(msgspec.Struct):
-    grouper: str = field(name="systemstreampartition-grouper-factory")
-    task: str = field(name="taskName")
-    type: str
 
 
 class _OffsetJson(msgspec.Struct):
@@ -72,27 +65,18 @@ def to_json(value: object) -> bytes:
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
 
 
-def read_record(data: bytes | str, kind: type[_T], what: str, build: Callable[[_T], _U]) -> _U:
-    """Read a record.
-
-    Args:
-        data: JSON, as Samza writes it.
-        kind: The type of the JSON.
-        what: The name of the record, for messages.
-        build: Builds the record from the JSON.
-
-    Raises:
-        CheckpointRecordError: The bytes are not such a record.
-    """
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Name the record that is read in errors."""
     try:
-        return build(decoded(data, kind, CheckpointRecordError))
+        yield
     except CheckpointRecordError as error:
         raise error.within(what) from error
 
 
 def write_key(key: CheckpointLogKey) -> bytes:
     """Return the bytes of a record's key."""
-    return to_json(_KeyJson(key.grouper, key.task, key.type))
+    return to_json(key)
 
 
 def read_key(data: bytes) -> CheckpointLogKey:
@@ -101,12 +85,8 @@ def read_key(data: bytes) -> CheckpointLogKey:
     Raises:
         CheckpointRecordError: The bytes are not a key.
     """
-    return read_record(
-        data,
-        _KeyJson,
-        "the key of a checkpoint record",
-        lambda key: CheckpointLogKey(key.grouper, key.task, key.type),
-    )
+    with reading("the key of a checkpoint record"):
+        return decoded(data, CheckpointLogKey, CheckpointRecordError)
 
 
 def write_checkpoint_v1(checkpoint: CheckpointV1) -> bytes:
@@ -123,16 +103,14 @@ def read_checkpoint_v1(data: bytes) -> CheckpointV1:
     Raises:
         CheckpointRecordError: The bytes are not such a record.
     """
-
-    def build(offsets: dict[str, _OffsetJson]) -> CheckpointV1:
+    with reading("a checkpoint record of version 1"):
+        offsets = decoded(data, dict[str, _OffsetJson], CheckpointRecordError)
         return CheckpointV1(
             {
                 SystemStreamPartition(at.system, at.stream, int(at.partition)): at.offset
                 for at in offsets.values()
             }
         )
-
-    return read_record(data, dict[str, _OffsetJson], "a checkpoint record of version 1", build)
 
 
 def write_checkpoint_v2(checkpoint: CheckpointV2) -> bytes:
@@ -149,12 +127,10 @@ def read_checkpoint_v2(data: bytes) -> CheckpointV2:
     Raises:
         CheckpointRecordError: The bytes are not such a record.
     """
-
-    def build(record: _CheckpointJson) -> CheckpointV2:
+    with reading("a checkpoint record of version 2"):
+        record = decoded(data, _CheckpointJson, CheckpointRecordError)
         inputs = {_partition(name): offset for name, offset in record.inputs.items()}
         return CheckpointV2(CheckpointId.parse(record.id), inputs, record.markers)
-
-    return read_record(data, _CheckpointJson, "a checkpoint record of version 2", build)
 
 
 def write_changelog_marker(marker: ChangelogMarker) -> str:
@@ -170,13 +146,11 @@ def read_changelog_marker(text: str) -> ChangelogMarker:
     Raises:
         CheckpointRecordError: The text is not a marker.
     """
-
-    def build(marker: _MarkerJson) -> ChangelogMarker:
+    with reading("the marker of a changelog"):
+        marker = decoded(text, _MarkerJson, CheckpointRecordError)
         at = marker.changelog
         changelog = SystemStreamPartition(at.system, at.stream, at.partition, at.key_bucket)
         return ChangelogMarker(changelog, marker.offset)
-
-    return read_record(text, _MarkerJson, "the marker of a changelog", build)
 
 
 def changelog_markers(checkpoint: CheckpointV2) -> dict[str, ChangelogMarker]:

@@ -8,14 +8,15 @@ checkpoint log. It also names the previous snapshot, so that indexes form a chai
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from msgspec import field
 
+from statelake.state_core.errors import CheckpointRecordError
+from statelake.state_core.files.outside import decoded
 from statelake.state_core.runtime.commit.records.records import CheckpointId
-from statelake.state_core.runtime.commit.records.serdes import read_record, to_json
+from statelake.state_core.runtime.commit.records.serdes import reading, to_json
 
 ROOT = ""
 """The name of the directory itself."""
@@ -92,40 +93,38 @@ class DirIndex(msgspec.Struct, frozen=True):
         return cls(name, tuple(files), (), (), ())
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotMetadata:
+class SnapshotMetadata(msgspec.Struct, frozen=True, rename="kebab"):
     """The store and the commit of a snapshot.
 
     Attributes:
-        checkpoint: The id of the commit.
+        checkpoint_id: The id of the commit, as text.
         job_name: The name of the job.
         job_id: The id of the job's instance.
-        task: The name of the task.
-        store: The name of the store.
+        task_name: The name of the task.
+        store_name: The name of the store.
     """
 
-    checkpoint: CheckpointId
+    checkpoint_id: str
     job_name: str
     job_id: str
-    task: str
-    store: str
+    task_name: str
+    store_name: str
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotIndex:
+class SnapshotIndex(msgspec.Struct, frozen=True):
     """A snapshot of a store.
 
     Attributes:
         created: The time of creation, in milliseconds since 1970.
         metadata: Its store and commit.
         directory: The files.
-        previous: The id of the blob with the previous index; None for the first.
+        previous: The id of the blob with the previous index, a text; None for the first.
     """
 
-    created: int
-    metadata: SnapshotMetadata
-    directory: DirIndex
-    previous: str | None = None
+    created: int = field(name="creation-time-millis")
+    metadata: SnapshotMetadata = field(name="snapshot-metadata")
+    directory: DirIndex = field(name="dir-index")
+    previous: Any = field(name="prev-snapshot-index-blob-id", default=None)
 
 
 def present_files(directory: DirIndex, prefix: str = "") -> Iterator[tuple[str, FileIndex]]:
@@ -184,26 +183,9 @@ def successor(files: Mapping[str, FileIndex], before: DirIndex, name: str = ROOT
     )
 
 
-class _MetadataJson(msgspec.Struct, rename="kebab"):
-    checkpoint_id: str
-    job_name: str
-    job_id: str
-    task_name: str
-    store_name: str
-
-
-class _IndexJson(msgspec.Struct):
-    created: int = field(name="creation-time-millis")
-    metadata: _MetadataJson = field(name="snapshot-metadata")
-    directory: DirIndex = field(name="dir-index")
-    previous: Any = field(name="prev-snapshot-index-blob-id", default=None)
-
-
 def write_snapshot_index(index: SnapshotIndex) -> bytes:
     """Return the bytes of a snapshot index."""
-    of = index.metadata
-    metadata = _MetadataJson(str(of.checkpoint), of.job_name, of.job_id, of.task, of.store)
-    return to_json(_IndexJson(index.created, metadata, index.directory, index.previous))
+    return to_json(index)
 
 
 def read_snapshot_index(data: bytes, place: str = "a snapshot index") -> SnapshotIndex:
@@ -212,14 +194,8 @@ def read_snapshot_index(data: bytes, place: str = "a snapshot index") -> Snapsho
     Raises:
         CheckpointRecordError: The bytes are not a snapshot index.
     """
-
-    def build(index: _IndexJson) -> SnapshotIndex:
-        of = index.metadata
-        metadata = SnapshotMetadata(
-            CheckpointId.parse(of.checkpoint_id), of.job_name, of.job_id, of.task_name,
-            of.store_name,
-        )  # fmt: skip
+    with reading(place):
+        index = decoded(data, SnapshotIndex, CheckpointRecordError)
+        CheckpointId.parse(index.metadata.checkpoint_id)
         previous = None if index.previous is None else str(index.previous)
-        return SnapshotIndex(index.created, metadata, index.directory, previous)
-
-    return read_record(data, _IndexJson, place, build)
+        return msgspec.structs.replace(index, previous=previous)

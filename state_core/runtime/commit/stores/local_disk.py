@@ -112,10 +112,6 @@ class PosixDisk:
             if not self._tree.link(self._tree, join(source), join(target)):
                 self.create(target, self.chunks(source))
 
-    def rename(self, source: str, target: str) -> None:
-        """Move a directory atomically to a path that does not exist."""
-        self._tree.rename(join(source), join(target))
-
     def remove(self, path: str) -> None:
         """Remove a file, or a directory and all below, if it exists."""
         status = self._tree.status(join(path))

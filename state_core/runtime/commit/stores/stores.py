@@ -12,20 +12,8 @@ class KeyValueStore(ABC):
     def __init__(self) -> None:
         self._listeners: list[Callable[[bytes, bytes | None], None]] = []
 
-    def put(self, key: bytes, value: bytes) -> None:
-        """Set the value of a key, and call the subscribers."""
-        self.apply(key, value)
-        for listener in self._listeners:
-            listener(key, value)
-
-    def delete(self, key: bytes) -> None:
-        """Remove a key, and call the subscribers."""
-        self.apply(key, None)
-        for listener in self._listeners:
-            listener(key, None)
-
     def subscribe(self, listener: Callable[[bytes, bytes | None], None]) -> None:
-        """Call a function after every put with key and value, and after every delete with None."""
+        """Call a function after every change: with key and value, or with None for a value."""
         self._listeners.append(listener)
 
     @abstractmethod

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from statelake.state_core.runtime.commit.records.records import (
     CheckpointId,
     CheckpointV2,
-    StateCheckpointMarkers,
 )
 
 
@@ -57,11 +56,6 @@ def decide_commit(started: int | None, now: int, max_delay: int) -> CommitDecisi
     if started is None:
         return CommitDecision.START
     return CommitDecision.SKIP if now - started <= max_delay else CommitDecision.BLOCK
-
-
-def merged(markers: Mapping[str, Mapping[str, str]]) -> StateCheckpointMarkers:
-    """Return the markers of all backends that have stores."""
-    return {factory: dict(stores) for factory, stores in markers.items() if stores}
 
 
 def decide_restore(

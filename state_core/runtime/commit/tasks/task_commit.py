@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Protocol
 
 from statelake.state_core.errors import AsyncCommitError
 from statelake.state_core.runtime.commit.contract.futures import (
@@ -33,19 +32,12 @@ from statelake.state_core.runtime.commit.records.records import (
 from statelake.state_core.runtime.commit.tasks.decisions import (
     CommitDecision,
     decide_commit,
-    merged,
 )
 from statelake.state_core.runtime.commit.tasks.settings import CommitSettings
 
 LOG = logging.getLogger(__name__)
 Offsets = Mapping[SystemStreamPartition, str]
-
-
-class InputTrimmer(Protocol):
-    """Remove processed records from inputs that are not read by others."""
-
-    def __call__(self, offsets: Offsets, /) -> None:
-        """Remove the records at and before these offsets."""
+InputTrimmer = Callable[[Offsets], None]
 
 
 class TaskCommit:
@@ -195,8 +187,9 @@ class TaskCommit:
 
         def record_of(markers: list[dict[str, str]]) -> CheckpointV2:
             self.context.measures.add("upload_ms", self.context.millis - begun)
-            by_factory = dict(zip(self.backups, markers, strict=True))
-            return CheckpointV2(checkpoint, dict(offsets), merged(by_factory))
+            by_factory = zip(self.backups, markers, strict=True)
+            stored = {factory: dict(stores) for factory, stores in by_factory if stores}
+            return CheckpointV2(checkpoint, dict(offsets), stored)
 
         return mapped(all_of(uploads), record_of)
 

@@ -100,23 +100,22 @@ class TaskStart:
             self.context.stores.close()
             raise
 
-    def restore(self) -> tuple[CheckpointV2 | None, Mapping[str, RestoreDecision]]:
+    def restore(self, last: CheckpointV2 | None) -> Mapping[str, RestoreDecision]:
         """Restore all stores, without cleaning up: the backends stay as they are.
 
+        Args:
+            last: The last record of the task; None without one.
+
         Returns:
-            The last record, None without one, and the decision for each store.
+            The decision for each store.
 
         Raises:
             RestoreInterruptedError: `interrupt` was called.
             CommitError: The checkpoint can't be restored.
         """
-        checkpoint_read = self.checkpoints.read_last(self.context.task)
-        last = (
-            None if checkpoint_read is None else upgrade(checkpoint_read, self.context.changelogs)
-        )
         decisions = {store: self._decide(store, last) for store in self.context.stores.names}
         self._restore(last, decisions)
-        return last, decisions
+        return decisions
 
     def resume(
         self,
@@ -155,7 +154,9 @@ class TaskStart:
                 self._running.interrupt()
 
     def _start(self) -> StartedTask:
-        last, decisions = self.restore()
+        recorded = self.checkpoints.read_last(self.context.task)
+        last = None if recorded is None else upgrade(recorded, self.context.changelogs)
+        decisions = self.restore(last)
         commits = self.resume(last)
         if last is None:
             self.context.stores.drop_checkpoints(None)

@@ -40,7 +40,6 @@ from statelake.state_core.errors import (
     SnapshotError,
 )
 from statelake.state_core.files.filesystem import Directory
-from statelake.state_core.runtime.commit import CommitMeasures
 from tests.support.lakes import add_row, forge_claim, remove_rows
 from tests.support.steps import Step, do_at
 
@@ -359,12 +358,13 @@ def test_the_very_first_of_one_id(tmp_path: Path, attempt: int) -> None:
 
 @pytest.mark.parametrize("attempt", range(4))
 def test_other_tables_are_made_once(tmp_path: Path, attempt: int) -> None:
-    """However many begin them, and each has what all of them wrote."""
+    """However many begin them; of runs the last is in it, and those before it that were earlier."""
     directory = Directory(tmp_path / str(attempt))
-    measures = CommitMeasures()
-    measures.add("commits")
-    at_once(lambda number: CommitReports(directory, "orders").append([(str(number), measures)]))
+    counts = {"commits": 1}
+    at_once(lambda run: CommitReports(directory, "orders").append({f"run {run}": counts}, run))
     history = DeltaTable(directory.child("orders/_commits").uri).history()
     assert [version["operation"] for version in history].count("CREATE TABLE") == 1
     assert history[-1]["operation"] == "CREATE TABLE"
-    assert len(CommitReports(directory, "orders").read()) == 3
+    tasks = [report.task for report in CommitReports(directory, "orders").read()]
+    assert len(tasks) == len(set(tasks))
+    assert "run 2" in tasks

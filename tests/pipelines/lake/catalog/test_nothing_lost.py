@@ -55,7 +55,6 @@ from statelake.state_core.errors import (
     StateError,
 )
 from statelake.state_core.files.held_directories import LOG_PREFIX
-from statelake.state_core.runtime.commit import CommitMeasures
 from tests.support.forged_lakes import NAME, TOKEN, USUAL_CLAIMS, Scene, make_scene
 from tests.support.lakes import (
     LOCAL,
@@ -530,26 +529,24 @@ def test_a_half_written_file_of_the_records_of_erasures(scene: Scene) -> None:
     assert_whole(scene.lake)
 
 
-def append_report(lake: Catalog, name: str) -> None:
-    """Add a report of what a commit cost."""
-    measures = CommitMeasures()
-    measures.add("commits")
-    CommitReports(lake.directory, "orders").append([(name, measures)])
+def append_report(lake: Catalog, name: str, run: int) -> None:
+    """Add a report of what a run's commit cost."""
+    CommitReports(lake.directory, "orders").append({name: {"commits": 1}}, run)
 
 
 def test_a_half_written_file_of_what_tasks_commit(scene: Scene) -> None:
     """A clean takes it away, and what was committed stays."""
     path = commits_table("orders")
-    append_report(scene.lake, "one")
+    append_report(scene.lake, "one", 1)
     with pytest.MonkeyPatch.context() as patch:
         half(patch, rows="task")
         with pytest.raises(EndError):
-            append_report(scene.lake, "two")
+            append_report(scene.lake, "two", 2)
     assert len(never_named(scene, path)) == 1
     assert clean_lake(scene.lake).files == 1
     clean_lake(scene.lake, dry_run=False)
     assert never_named(scene, path) == set()
-    append_report(scene.lake, "three")
+    append_report(scene.lake, "three", 3)
     files = [scene.path / path / file.path for file in scene.lake.table(path).files()]
     names = [pq.read_table(file).column("task").cast("string").to_pylist() for file in files]
     assert sorted(names) == [["one"], ["three"]]
@@ -559,12 +556,12 @@ def test_what_tasks_are_about_to_commit_is_not_swept(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A clean between a commit's file and its entry: the commit is worked out again."""
-    append_report(scene.lake, "one")
+    append_report(scene.lake, "one", 1)
     do_at(
         monkeypatch, (DeltaCommit, "add_rows", "after", 1),
         lambda: clean_lake(scene.lake, dry_run=False),
     )  # fmt: skip
-    append_report(scene.lake, "two")
+    append_report(scene.lake, "two", 2)
     reported = CommitReports(scene.lake.directory, "orders").read()
     assert [report.task for report in reported] == ["one", "two"]
     assert_whole(scene.lake)

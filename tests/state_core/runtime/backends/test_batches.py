@@ -17,10 +17,15 @@ from statelake.state_core.runtime.backends import (
     BackendConfiguration,
     KeyedStateBackend,
     StateDescriptor,
-    TimeToLive,
 )
 from statelake.state_core.runtime.backends.batches import encode_keys, get_many, put_many
-from tests.support.jobs.backend_cases import BACKENDS, Clock, MakeBackend, descriptor
+from tests.support.jobs.backend_cases import (
+    BACKENDS,
+    Clock,
+    MakeBackend,
+    descriptor,
+    time_to_live,
+)
 
 LIFE = 100
 
@@ -92,7 +97,7 @@ def test_times_are_looked_at(
     kind: str, on_read: bool, return_expired: bool, backend: KeyedStateBackend, clock: Clock
 ) -> None:
     """The same that happens to single keys: seen, renewed, removed."""
-    ttl = TimeToLive(LIFE, on_read, return_expired)
+    ttl = time_to_live(LIFE, on_read=on_read, return_expired=return_expired)
     state = backend.state(descriptor(kind, ttl))
     keys = pa.array(["a", "b", "c"])
     columns = encode_keys(backend, state, keys)

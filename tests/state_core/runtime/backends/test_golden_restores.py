@@ -23,11 +23,16 @@ from statelake.state_core.runtime.backends import (
     BackendConfiguration,
     KeyedStateBackend,
     StateDescriptor,
-    TimeToLive,
 )
 from statelake.state_core.runtime.backends.restoring import restore_backend
 from tests.support.covering import pairs
-from tests.support.jobs.backend_cases import BACKENDS, MakeBackend, descriptor, write_savepoint
+from tests.support.jobs.backend_cases import (
+    BACKENDS,
+    MakeBackend,
+    descriptor,
+    time_to_live,
+    write_savepoint,
+)
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 from tests.support.savepoints.heap_timers import TIMER_KEYS, heap_timers
 
@@ -151,7 +156,7 @@ def test_what_flink_wrote_is_used(golden: GoldenCase, kind: str, tmp_path: Path)
     scores: Any = backend.state(StateDescriptor("scores", StateKind.MAP, "Double", "String"))
     total: Any = backend.state(descriptor("reducing", name="total"))
     mean: Any = backend.state(descriptor("aggregating", name="avg"))
-    forever = TimeToLive(1 << 50)
+    forever = time_to_live(1 << 50)
     session: Any = backend.state(StateDescriptor("session", StateKind.VALUE, "String", ttl=forever))
     assert sorted(backend.keys("total")) == sorted(lines)
     for key, line in lines.items():

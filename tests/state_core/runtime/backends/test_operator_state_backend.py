@@ -18,6 +18,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     SubtaskState,
 )
 from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.formats.writing.new_states import NewOperatorState
 from statelake.state_core.formats.writing.writer import SavepointDirectory
 from statelake.state_core.model.handles import OperatorHandle
 from statelake.state_core.model.key_groups import operator_id_of_uid
@@ -33,9 +34,9 @@ SPLIT, UNION, RULES = "split", "union", "rules"
 def asked(backend: OperatorStateBackend) -> tuple[Any, Any, Any]:
     """The three states of these tests."""
     return (
-        backend.list_state(SPLIT, "String"),
-        backend.union_list_state(UNION, "Long"),
-        backend.broadcast_state(RULES, "String", "Long"),
+        backend.state(NewOperatorState(SPLIT, (), "split", "String")),
+        backend.state(NewOperatorState(UNION, (), "union", "Long")),
+        backend.state(NewOperatorState(RULES, (), "broadcast", "Long", "String")),
     )
 
 
@@ -149,22 +150,26 @@ def test_other_types_and_modes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
         IncompatibleError, match="SPLIT list → UNION list: the mode of a list never"
     ):
-        again.union_list_state(SPLIT, "String")
+        again.state(NewOperatorState(SPLIT, (), "union", "String"))
     with pytest.raises(IncompatibleError, match="element: String → Long"):
-        again.list_state(SPLIT, "Long")
-    assert again.list_state(SPLIT, "String").get() == ["x"]
+        again.state(NewOperatorState(SPLIT, (), "split", "Long"))
+    assert again.state(NewOperatorState(SPLIT, (), "split", "String")).get() == ["x"]
     with pytest.raises(IncompatibleError, match="before"):
-        again.list_state(SPLIT, "Long")
+        again.state(NewOperatorState(SPLIT, (), "split", "Long"))
 
 
 def test_types_that_follow_are_migrated(tmp_path: Path) -> None:
     """A POJO that lost a field is read as it was, and written as it is to be."""
     fields = {"a": "int", "b": "String"}
     backend = OperatorStateBackend()
-    state = backend.list_state("pojos", {"pojo": "some.Class", "fields": fields})
+    state = backend.state(
+        NewOperatorState("pojos", (), "split", {"pojo": "some.Class", "fields": fields})
+    )
     state.add({"a": 1, "b": "x"})
     (again,) = rescaled([backend], tmp_path, 1)
-    after = again.list_state("pojos", {"pojo": "some.Class", "fields": {"b": "String"}})
+    after = again.state(
+        NewOperatorState("pojos", (), "split", {"pojo": "some.Class", "fields": {"b": "String"}})
+    )
     assert after.get() == [{"b": "x"}]
 
 

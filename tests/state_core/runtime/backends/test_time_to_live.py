@@ -13,10 +13,15 @@ from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.runtime.backends import (
     BackendConfiguration,
     KeyedStateBackend,
-    TimeToLive,
     restore_backend,
 )
-from tests.support.jobs.backend_cases import Clock, MakeBackend, descriptor
+from statelake.state_core.runtime.declarations import StateTtlConfig
+from tests.support.jobs.backend_cases import (
+    Clock,
+    MakeBackend,
+    descriptor,
+    time_to_live,
+)
 
 LIFE = 100
 KINDS = ("value", "list", "map", "reducing", "aggregating")
@@ -40,7 +45,7 @@ def got(kind: str, state: Any) -> Any:
     return state.get("k") if kind == "map" else state.get() or None
 
 
-def asked(backend: KeyedStateBackend, kind: str, ttl: TimeToLive) -> Any:
+def asked(backend: KeyedStateBackend, kind: str, ttl: StateTtlConfig) -> Any:
     """A state of the key `a`."""
     state = backend.state(descriptor(kind, ttl))
     backend.set_current_key("a")
@@ -52,7 +57,7 @@ def test_a_value_lives_until_its_time_is_over(
     kind: str, backend: KeyedStateBackend, clock: Clock
 ) -> None:
     """It is there a millisecond before, not at, the end; and then it is removed, not hidden."""
-    state = asked(backend, kind, TimeToLive(LIFE))
+    state = asked(backend, kind, time_to_live(LIFE))
     put(kind, state, 1)
     clock.now += LIFE - 1
     assert got(kind, state) == LISTED.get(kind, 1)
@@ -68,7 +73,7 @@ def test_reading_renews_only_if_it_is_to(
     kind: str, on_read: bool, backend: KeyedStateBackend, clock: Clock
 ) -> None:
     """`OnReadAndWrite` counts a read as access, `OnCreateAndWrite` does not."""
-    state = asked(backend, kind, TimeToLive(LIFE, on_read=on_read))
+    state = asked(backend, kind, time_to_live(LIFE, on_read=on_read))
     put(kind, state, 1)
     clock.now += LIFE - 1
     assert got(kind, state) is not None
@@ -82,7 +87,7 @@ def test_reading_renews_only_if_it_is_to(
 @pytest.mark.parametrize("kind", KINDS)
 def test_writing_renews(kind: str, backend: KeyedStateBackend, clock: Clock) -> None:
     """A write gives what is written a life of its own; of a list, only to the new element."""
-    state = asked(backend, kind, TimeToLive(LIFE))
+    state = asked(backend, kind, time_to_live(LIFE))
     put(kind, state, 1)
     clock.now += LIFE - 1
     put(kind, state, 2)
@@ -94,7 +99,7 @@ def test_writing_renews(kind: str, backend: KeyedStateBackend, clock: Clock) -> 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_expired_may_be_seen_once(kind: str, backend: KeyedStateBackend, clock: Clock) -> None:
     """`ReturnExpiredIfNotCleanedUp`: met once more, and cleaned up by that."""
-    state = asked(backend, kind, TimeToLive(LIFE, return_expired=True))
+    state = asked(backend, kind, time_to_live(LIFE, return_expired=True))
     put(kind, state, 1)
     clock.now += 5 * LIFE
     assert got(kind, state) == LISTED.get(kind, 1)
@@ -104,7 +109,7 @@ def test_what_expired_may_be_seen_once(kind: str, backend: KeyedStateBackend, cl
 @pytest.mark.parametrize("kind", ["reducing", "aggregating"])
 def test_the_dead_count_for_nothing(kind: str, backend: KeyedStateBackend, clock: Clock) -> None:
     """What is added to a dead value or accumulator begins anew."""
-    state = asked(backend, kind, TimeToLive(LIFE))
+    state = asked(backend, kind, time_to_live(LIFE))
     put(kind, state, 100)
     clock.now += LIFE
     put(kind, state, 2)
@@ -114,8 +119,8 @@ def test_the_dead_count_for_nothing(kind: str, backend: KeyedStateBackend, clock
 
 def test_elements_and_entries_die_one_by_one(backend: KeyedStateBackend, clock: Clock) -> None:
     """A list's elements and a map's entries have their own times."""
-    items = asked(backend, "list", TimeToLive(LIFE))
-    entries = asked(backend, "map", TimeToLive(LIFE))
+    items = asked(backend, "list", time_to_live(LIFE))
+    entries = asked(backend, "map", time_to_live(LIFE))
     items.add_all(["old", "older"])
     entries.put_all({"old": 1, "older": 2})
     clock.now += LIFE // 2
@@ -137,7 +142,7 @@ def test_elements_and_entries_die_one_by_one(backend: KeyedStateBackend, clock: 
 
 def test_lists_with_times_have_no_null(backend: KeyedStateBackend) -> None:
     """As those without."""
-    items = asked(backend, "list", TimeToLive(LIFE))
+    items = asked(backend, "list", time_to_live(LIFE))
     with pytest.raises(EncodeError, match="null"):
         items.add(None)
     items.update(["x"])
@@ -148,7 +153,7 @@ def test_lists_with_times_have_no_null(backend: KeyedStateBackend) -> None:
 @pytest.mark.parametrize("kind", ["reducing", "aggregating", "list"])
 def test_namespaces_merge_what_lives(kind: str, backend: KeyedStateBackend, clock: Clock) -> None:
     """A dead source adds nothing to the target."""
-    state = backend.state(descriptor(kind, TimeToLive(LIFE)), "String")
+    state = backend.state(descriptor(kind, time_to_live(LIFE)), "String")
     assert not isinstance(state, int)
     backend.set_current_key("a")
     held: Any = state
@@ -170,7 +175,7 @@ def test_times_are_restored(
     kind: str, backend: KeyedStateBackend, make_backend: MakeBackend, clock: Clock, tmp_path: Path
 ) -> None:
     """Behind a restore a value lives as long as it would have."""
-    put(kind, asked(backend, kind, TimeToLive(LIFE)), 1)
+    put(kind, asked(backend, kind, time_to_live(LIFE)), 1)
     directory = Directory(tmp_path)
     handle = backend.snapshot(directory).run()
     for later, lives in ((LIFE - 1, True), (LIFE, False)):
@@ -178,7 +183,7 @@ def test_times_are_restored(
         configuration = BackendConfiguration("String", KeyGroupRange(0, 127), 128, clock=then)
         with make_backend(configuration) as again:
             restore_backend(again, [handle], directory)
-            assert (got(kind, asked(again, kind, TimeToLive(LIFE))) is not None) == lives
+            assert (got(kind, asked(again, kind, time_to_live(LIFE))) is not None) == lives
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -191,7 +196,7 @@ def test_time_to_live_may_be_switched_on_and_off(
     put(kind, plain, 1)
     handle: Any = None
     held = backend
-    for turn, ttl in enumerate((TimeToLive(LIFE), None)):
+    for turn, ttl in enumerate((time_to_live(LIFE), None)):
         directory = Directory(tmp_path / str(turn))
         directory.create()
         handle = held.snapshot(directory).run()

@@ -18,7 +18,7 @@ from statelake.state_core.runtime.backends import (
 )
 from statelake.state_core.runtime.backends.heap import HeapValueTable
 from statelake.state_core.runtime.backends.states.timer_queues import OrderedTimerQueue
-from tests.support.jobs.backend_cases import BACKENDS, Clock, MakeBackend, restored_at
+from tests.support.jobs.backend_cases import BACKENDS, MakeBackend, restored_at
 
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
 
@@ -41,17 +41,16 @@ def test_timers_fire_in_order_with_their_keys(backend: KeyedStateBackend) -> Non
     assert [timer.timestamp for timer in service.advance_watermark(MOST)] == [1 << 40, MOST]
 
 
-def test_event_and_processing_time_are_apart(backend: KeyedStateBackend, clock: Clock) -> None:
+def test_event_and_processing_time_are_apart(backend: KeyedStateBackend) -> None:
     """Each has its own queue, under Flink's name."""
     service = backend.timer_service()
     backend.set_current_key("a")
     service.register_event_time_timer(10)
     service.register_processing_time_timer(20)
-    assert service.next_processing_time() == 20
-    assert service.current_processing_time() == clock.now
+    assert [timer.timestamp for timer in service.processing] == [20]
     assert list(service.advance_processing_time(19)) == []
     assert list(service.advance_processing_time(20)) == [Timer(20, "a")]
-    assert service.next_processing_time() is None
+    assert list(service.processing) == []
     service.delete_event_time_timer(10)
     service.delete_processing_time_timer(20)
     assert len(service.event) == 0
@@ -125,15 +124,14 @@ def test_many_timers_of_one_key_group(make_backend: MakeBackend) -> None:
             queue.remove(Timer(number * 7919 % 1000, number))
         left = sorted((n * 7919 % 1000, n) for n in range(1000) if n % 3)
         half = len(left) // 2
-        found = [queue.poll() for _ in range(half)]
+        found = [queue.poll_until(MOST) for _ in range(half)]
         assert [(timer.timestamp, timer.key) for timer in found if timer] == left[:half]
         queue.add(Timer(-1, 5))
-        assert queue.peek() == Timer(-1, 5)
-        assert queue.poll() == Timer(-1, 5)
-        rest = [queue.poll() for _ in range(len(left) - half)]
+        assert queue.poll_until(-2) is None
+        assert queue.poll_until(-1) == Timer(-1, 5)
+        rest = [queue.poll_until(MOST) for _ in range(len(left) - half)]
         assert [(timer.timestamp, timer.key) for timer in rest if timer] == left[half:]
-        assert queue.poll() is None
-        assert queue.peek() is None
+        assert queue.poll_until(MOST) is None
 
 
 class OrderedHeapTable(HeapValueTable):

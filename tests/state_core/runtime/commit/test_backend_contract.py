@@ -353,7 +353,7 @@ def test_restores_hold_their_order(world: World) -> None:
 
 def test_resources_are_made_any_number_of_times(world: World) -> None:
     """And are found to be there."""
-    admin = world.factory.admin()
+    admin = world.factory
     for _ in range(2):
         admin.create_resources()
         admin.validate_resources()

@@ -13,9 +13,11 @@ from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.runtime.commit.records.checkpoint_log import (
     CheckpointLog,
     FileCheckpointLog,
+    LogRecord,
 )
 from statelake.state_core.runtime.commit.records.checkpoint_reading import (
     CheckpointManager,
+    TaskRecord,
     replaces,
 )
 from statelake.state_core.runtime.commit.records.records import (
@@ -230,7 +232,15 @@ def test_a_rollback_to_a_release_of_version_1_alone(log: CheckpointLog, clock: T
 )
 def test_which_of_two_records_counts(new: int, old: int, apart: int, taken: bool) -> None:
     """The later one, unless its version is wanted less and the other is of the same commit."""
-    assert replaces(new, apart, old, 0, (2, 1), 10) is taken
+    later, earlier = (
+        TaskRecord(
+            LogRecord(0, b"", b"", at),
+            CheckpointLogKey(GROUPER, TASK, "checkpoint"),
+            CheckpointV1() if version == 1 else record(1),
+        )
+        for version, at in ((new, apart), (old, 0))
+    )
+    assert replaces(later, earlier, (2, 1), 10) is taken
 
 
 @pytest.mark.parametrize(

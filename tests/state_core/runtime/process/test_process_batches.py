@@ -56,7 +56,7 @@ def counts_of(operator: ProcessOperator) -> dict[Any, int]:
 
 def state_of(operator: ProcessOperator) -> Any:
     """The state itself, one key at a time."""
-    held = operator.keyed(COUNT)
+    held = operator.state(COUNT)
     return getattr(held, "_state", held)
 
 
