@@ -34,7 +34,7 @@ from __future__ import annotations
 import numpy as np
 
 from statelake.state_core.kernels.bytes_at import copy, put, u8
-from statelake.state_core.kernels.compiler import helper, kernel
+from statelake.state_core.kernels.compiler import helper, inlined, kernel
 
 NULL, REFERENCE = -1, -2
 # the Kryo that wrote the objects
@@ -301,7 +301,7 @@ def _read_bytes(newer, data, at, end, codec, line, start, stop, number):
     return at
 
 
-@helper
+@inlined
 def _read_content(newer, data, at, end, fields, place, operand, line, start, stop, number):
     """Read what has no objects within it; return the position behind it, -1 on a fault."""
     number[line] = 0
@@ -748,7 +748,7 @@ def _put_bytes(newer, data, codec, start, end, number, out, at):
     return at + size
 
 
-@helper
+@inlined
 def _put_content(newer, data, fields, place, start, end, number, out, at):
     """Write what has no objects within it; return the position behind it."""
     for step in range(place + 1, place + 1 + STEP_WIDTH * fields[place], STEP_WIDTH):
