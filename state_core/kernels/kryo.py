@@ -34,7 +34,7 @@ from __future__ import annotations
 import numpy as np
 
 from statelake.state_core.kernels.bytes_at import copy, put, u8
-from statelake.state_core.kernels.compiler import helper, kernel
+from statelake.state_core.kernels.compiler import helper, inlined, kernel
 
 NULL, REFERENCE = -1, -2
 # the Kryo that wrote the objects
@@ -49,11 +49,15 @@ FIELD_WIDTH = 3
 # writes objects of a known class that are never null
 ANY, OR_NULL, BARE, NEVER_NULL = 0, 1, 2, 3
 
-# forms: the operand of `LEAF` is `DATED` if days depend on months, of `ARRAY` a final class or -1,
-# of `OBJECT` and `DATE_TIME` where its fields are, of `SINGLE` the number of objects
-UNKNOWN, LEAF, ENUM, DATE_TIME, COLLECTION, SORTED, QUEUE, AS_LIST, IMMUTABLE = range(9)
-MAP, SORTED_MAP, IMMUTABLE_MAP, ARRAY, OBJECT, SINGLE, EMPTY = range(9, 16)
+# forms, the last four with a number of parts in their bytes: the operand of `LEAF` is `DATED` if
+# days depend on months, of `OBJECT` and `DATE_TIME` where its fields are, of `SINGLE` the number of
+# objects, of `ARRAY` a final class or -1, of the other three the flags below
+UNKNOWN, LEAF, ENUM, OBJECT, DATE_TIME, SINGLE, EMPTY = range(7)
+COLLECTION, AS_LIST, MAP, ARRAY = range(7, 11)
 DATED = 1
+# of a collection or a map: whether a comparator precedes its parts, in Kryo 2.24 and (the next bit)
+# in Kryo 5.6; whether the latter allows no null; whether the former ignores type arguments
+SORTED, WITHOUT_NULL, UNTYPED = 1, 4, 8
 # codecs: so many bytes for 1, 2, 4 and 8; a clock is a time of day of Kryo 5.6, `SIZED_TEXT` text
 # whose length Kryo 2.24 always writes, `ARRAY_OF` and a width an array of numbers of fixed length
 VARINT, INT, VARLONG, LONG, MILLIS, CLOCK, TEXT, SIZED_TEXT, BYTES, BIG, INTS, LONGS = range(9, 21)
@@ -297,7 +301,7 @@ def _read_bytes(newer, data, at, end, codec, line, start, stop, number):
     return at
 
 
-@helper
+@inlined
 def _read_content(newer, data, at, end, fields, place, operand, line, start, stop, number):
     """Read what has no objects within it; return the position behind it, -1 on a fault."""
     number[line] = 0
@@ -346,6 +350,54 @@ def _read_content(newer, data, at, end, fields, place, operand, line, start, sto
 def _no_comparator(data, at, end):
     """Return the position behind a comparator that is null, -1 for another one."""
     return at + 1 if at < end and u8(data, at) == 0 else np.int64(-1)
+
+
+@helper
+def _enter(newer, form, operand, types, count, same, nulls, fields, arguments, stack, depth):
+    """Put on the stack how the parts of an object are preceded; return the new depth.
+
+    Args:
+        form, operand: Those of its class.
+        types: Its type arguments.
+        count: The number of elements, or of entries.
+        same: The class of all elements; -1 if each has its own.
+        nulls: Whether one of these may be null.
+    """
+    top = depth * STACK_WIDTH
+    stack[top + LEFT] = count
+    stack[top + HOW], stack[top + HOW_ODD] = ANY, ANY
+    stack[top + ARGUMENTS], stack[top + ARGUMENTS_ODD] = 0, 0
+    if form == OBJECT or (form == DATE_TIME and not newer):
+        stack[top + LEFT], stack[top + HOW] = fields[operand], FIELDS
+        stack[top + CLASS] = operand + 1
+    elif form == DATE_TIME:
+        stack[top + LEFT] = 2
+        stack[top + HOW], stack[top + CLASS] = BARE, fields[operand + 2]
+        stack[top + HOW_ODD], stack[top + CLASS_ODD] = BARE, fields[operand + 2 + FIELD_WIDTH]
+    elif form == ARRAY:
+        if operand >= 0:
+            stack[top + HOW], stack[top + CLASS] = OR_NULL, operand
+            stack[top + HOW_ODD], stack[top + CLASS_ODD] = OR_NULL, operand
+    elif form == MAP:
+        stack[top + LEFT] = 2 * count
+        second = arguments[types * ARGUMENTS_WIDTH + SECOND]
+        known = NEVER_NULL if newer and operand & WITHOUT_NULL else OR_NULL
+        if same >= 0:
+            stack[top + HOW], stack[top + CLASS] = known, same
+        if second >= 0:
+            stack[top + HOW_ODD], stack[top + CLASS_ODD] = known, second
+        if newer:
+            stack[top + ARGUMENTS] = arguments[types * ARGUMENTS_WIDTH + IN_KEYS]
+            stack[top + ARGUMENTS_ODD] = arguments[types * ARGUMENTS_WIDTH + IN_VALUES]
+    elif form >= COLLECTION and (newer or operand & UNTYPED == 0):
+        if same >= 0:
+            known = OR_NULL if nulls else NEVER_NULL
+            stack[top + HOW], stack[top + CLASS] = known, same
+            stack[top + HOW_ODD], stack[top + CLASS_ODD] = known, same
+        if newer:
+            within = arguments[types * ARGUMENTS_WIDTH + IN_ELEMENTS]
+            stack[top + ARGUMENTS], stack[top + ARGUMENTS_ODD] = within, within
+    return depth + 1
 
 
 @kernel(
@@ -447,22 +499,18 @@ def read_objects(
                 if at < 0:
                     break
                 continue
-            is_map = form == MAP or form == SORTED_MAP or form == IMMUTABLE_MAP
-            first_class = arguments[types * ARGUMENTS_WIDTH + FIRST]
-            count, same, nulls = np.int64(0), first_class, True
+            is_list = form == COLLECTION or form == AS_LIST
+            same, nulls = arguments[types * ARGUMENTS_WIDTH + FIRST], True
+            count = operand if form == SINGLE else np.int64(0)
             start[line] = at
-            if form != OBJECT and form != DATE_TIME and form != SINGLE and form != EMPTY:
-                is_sorted = form == SORTED or form == QUEUE or form == SORTED_MAP
+            if form >= COLLECTION:
+                is_sorted = form != ARRAY and operand & SORTED << newer != 0
                 if is_sorted and not newer:
                     at = _no_comparator(data, at, stop)
                 flag = False
-                if newer and not is_map and form != ARRAY:
+                if newer and is_list and (same < 0 or operand & WITHOUT_NULL == 0):
                     flag = at < stop and u8(data, at) >= 0x80
-                    if form == IMMUTABLE and first_class >= 0:
-                        flag = False
-                        count, at = _varint(data, at, stop)
-                    else:
-                        count, at = _flagged(data, at, stop)
+                    count, at = _flagged(data, at, stop)
                 elif at >= 0:
                     count, at = _varint(data, at, stop)
                 if newer or form == ARRAY:
@@ -479,15 +527,15 @@ def read_objects(
                     )  # fmt: skip
                     if at < 0:
                         break
-                if newer and not is_map and form != ARRAY:
+                if newer and is_list:
                     nulls = flag
-                    if count > 0 and flag and first_class < 0:  # one class for all elements
+                    if count > 0 and flag and same < 0:  # one class for all elements
                         same, at, named = _read_class(
                             data, at, stop, ids, name_hashes, name_classes, name_offsets,
                             name_bytes, names, named,
                         )  # fmt: skip
                         nulls = False
-                        if at >= 0 and form != IMMUTABLE:
+                        if at >= 0 and operand & WITHOUT_NULL == 0:
                             nulls = at < stop and u8(data, at) == 1
                             at = at + 1 if at < stop and u8(data, at) < 2 else np.int64(-1)
                         if at < 0 or same == NULL:  # all are null, which takes no bytes
@@ -497,47 +545,10 @@ def read_objects(
             if depth == DEEPEST:
                 at = np.int64(-1)
                 break
-            top += STACK_WIDTH
-            depth += 1
-            stack[top + LINE] = line
-            stack[top + LEFT] = count
-            stack[top + HOW], stack[top + HOW_ODD] = ANY, ANY
-            stack[top + ARGUMENTS], stack[top + ARGUMENTS_ODD] = 0, 0
-            if form == OBJECT or (form == DATE_TIME and not newer):
-                stack[top + HOW] = FIELDS
-                stack[top + LEFT] = fields[operand]
-                stack[top + CLASS] = operand + 1
-            elif form == DATE_TIME:
-                stack[top + LEFT] = 2
-                stack[top + HOW], stack[top + CLASS] = BARE, fields[operand + 2]
-                stack[top + HOW_ODD] = BARE
-                stack[top + CLASS_ODD] = fields[operand + 2 + FIELD_WIDTH]
-            elif form == SINGLE:
-                stack[top + LEFT] = operand
-                number[line] = operand
-            elif form == ARRAY:
-                if operand >= 0:
-                    stack[top + HOW], stack[top + CLASS] = OR_NULL, operand
-                    stack[top + HOW_ODD], stack[top + CLASS_ODD] = OR_NULL, operand
-            elif is_map:
-                stack[top + LEFT] = 2 * count
-                second = arguments[types * ARGUMENTS_WIDTH + SECOND]
-                known = NEVER_NULL if newer and form == IMMUTABLE_MAP else OR_NULL
-                if first_class >= 0:
-                    stack[top + HOW], stack[top + CLASS] = known, first_class
-                if second >= 0:
-                    stack[top + HOW_ODD], stack[top + CLASS_ODD] = known, second
-                if newer:
-                    stack[top + ARGUMENTS] = arguments[types * ARGUMENTS_WIDTH + IN_KEYS]
-                    stack[top + ARGUMENTS_ODD] = arguments[types * ARGUMENTS_WIDTH + IN_VALUES]
-            elif newer or (form != AS_LIST and form != QUEUE):
-                if same >= 0:
-                    known = OR_NULL if nulls else NEVER_NULL
-                    stack[top + HOW], stack[top + CLASS] = known, same
-                    stack[top + HOW_ODD], stack[top + CLASS_ODD] = known, same
-                if newer:
-                    within = arguments[types * ARGUMENTS_WIDTH + IN_ELEMENTS]
-                    stack[top + ARGUMENTS], stack[top + ARGUMENTS_ODD] = within, within
+            stack[depth * STACK_WIDTH + LINE] = line
+            depth = _enter(
+                newer, form, operand, types, count, same, nulls, fields, arguments, stack, depth
+            )
         done[row] = at
         if at < 0:
             lines = root[row]
@@ -562,9 +573,8 @@ def find_ends(kind, number, classes, fields, behind):
             count = np.int64(0)
             if form == OBJECT or form == DATE_TIME:
                 count = fields[operand]
-            elif form >= COLLECTION:
-                is_map = form == MAP or form == SORTED_MAP or form == IMMUTABLE_MAP
-                count = number[line] * (2 if is_map else 1)
+            elif form > DATE_TIME:
+                count = number[line] * (2 if form == MAP else 1)
             for _ in range(count):
                 if at < kind.size:
                     at = behind[at]
@@ -738,7 +748,7 @@ def _put_bytes(newer, data, codec, start, end, number, out, at):
     return at + size
 
 
-@helper
+@inlined
 def _put_content(newer, data, fields, place, start, end, number, out, at):
     """Write what has no objects within it; return the position behind it."""
     for step in range(place + 1, place + 1 + STEP_WIDTH * fields[place], STEP_WIDTH):
@@ -886,90 +896,53 @@ def write_objects(
             if content != here or depth == DEEPEST or uncounted or unnamed:
                 outcome = UNTOLD
                 break
-            top += STACK_WIDTH
-            depth += 1
-            stack[top + LEFT] = count
-            stack[top + ARGUMENTS], stack[top + ARGUMENTS_ODD] = 0, 0
-            stack[top + HOW], stack[top + HOW_ODD] = ANY, ANY
-            if form == OBJECT or form == DATE_TIME:
-                stack[top + HOW] = FIELDS
-                stack[top + LEFT] = fields[operand]
-                stack[top + CLASS] = operand + 1
-                if form == DATE_TIME and newer:
-                    stack[top + HOW], stack[top + HOW_ODD] = BARE, BARE
-            elif form == ARRAY:
-                at = _put_varint(out, at, count + 1)
-                if operand >= 0:
-                    stack[top + HOW], stack[top + HOW_ODD] = OR_NULL, OR_NULL
-            elif form == MAP or form == SORTED_MAP or form == IMMUTABLE_MAP:
-                stack[top + LEFT] = 2 * count
-                if form == SORTED_MAP and not newer:
-                    at = put(out, at, 0)
-                at = _put_varint(out, at, count + newer)
-                if form == SORTED_MAP and newer:
-                    at = put(out, at, 0)
-                known = NEVER_NULL if newer and form == IMMUTABLE_MAP else OR_NULL
-                if arguments[types * ARGUMENTS_WIDTH + FIRST] >= 0:
-                    stack[top + HOW] = known
-                if arguments[types * ARGUMENTS_WIDTH + SECOND] >= 0:
-                    stack[top + HOW_ODD] = known
-                if newer:
-                    stack[top + ARGUMENTS] = arguments[types * ARGUMENTS_WIDTH + IN_KEYS]
-                    stack[top + ARGUMENTS_ODD] = arguments[types * ARGUMENTS_WIDTH + IN_VALUES]
-            elif not newer and form != SINGLE and form != EMPTY:
-                if form == SORTED or form == QUEUE:
-                    at = put(out, at, 0)
-                at = _put_varint(out, at, count)
-                if form != QUEUE and arguments[types * ARGUMENTS_WIDTH + FIRST] >= 0:
-                    stack[top + HOW], stack[top + HOW_ODD] = OR_NULL, OR_NULL
-            elif form != SINGLE and form != EMPTY:
-                sorted_ones = form == SORTED or form == QUEUE
-                if count == 0:
-                    at = put(out, at, 1)
-                    if sorted_ones:
-                        at = put(out, at, 0)
-                    continue
-                nulls, others, same = False, False, np.int64(NULL)
-                child = line
+            same, nulls = arguments[types * ARGUMENTS_WIDTH + FIRST], True
+            is_sorted = form >= COLLECTION and form != ARRAY and operand & SORTED << newer != 0
+            if is_sorted and not newer:
+                at = put(out, at, 0)
+            if newer and count > 0 and (form == COLLECTION or form == AS_LIST):
+                only, others, nulls, child = np.int64(NULL), False, False, line
                 for _ in range(count):
                     each = kind[child]
                     if each == REFERENCE:
                         each = kind[number[child]]
                     if each == NULL:
                         nulls = True
-                    elif same == NULL:
-                        same = each
-                    elif each != same:
+                    elif only == NULL:
+                        only = each
+                    elif each != only:
                         others = True
                     child = behind[child]
-                if nulls and form == IMMUTABLE:
+                never = operand & WITHOUT_NULL != 0
+                if nulls and never:
                     outcome = UNTOLD
                     break
-                final = arguments[types * ARGUMENTS_WIDTH + FIRST] >= 0
-                within = arguments[types * ARGUMENTS_WIDTH + IN_ELEMENTS]
-                if final and form == IMMUTABLE:
+                if same >= 0 and never:
                     at = _put_varint(out, at, count + 1)
                 else:
-                    at = _put_flagged(out, at, nulls if final else not others, count + 1)
-                if sorted_ones:
+                    at = _put_flagged(out, at, nulls if same >= 0 else not others, count + 1)
+                if is_sorted:
                     at = put(out, at, 0)
-                if final or not others:
-                    known = OR_NULL if nulls else NEVER_NULL
-                    stack[top + HOW], stack[top + HOW_ODD] = known, known
-                if not final and not others:
-                    if same == NULL:  # all are null
+                if same < 0 and not others:
+                    if only == NULL:  # all are null
                         at = put(out, at, 0)
                         line = child
-                        stack[top + LEFT] = 0
                         continue
+                    same = only
                     at, named = _put_class(
                         newer, row, same, classes, name_offsets, name_bytes, out, at, names, named
                     )
                     if at < 0:
                         return np.int64(row)
-                    if form != IMMUTABLE:
+                    if not never:
                         at = put(out, at, 1 if nulls else 0)
-                stack[top + ARGUMENTS], stack[top + ARGUMENTS_ODD] = within, within
+            elif form >= COLLECTION:
+                at = _put_varint(out, at, count + (1 if newer or form == ARRAY else 0))
+                if is_sorted and newer:
+                    at = put(out, at, 0)
+            depth = _enter(
+                newer, form, operand, types, count, same, nulls, fields, arguments, stack, depth
+            )
         outcomes[row] = outcome
         ends[row] = at if outcome == WRITTEN else begin
         row += 1

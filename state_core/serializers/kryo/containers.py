@@ -11,6 +11,7 @@ Flink 1's `PriorityQueueSerializer`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.kernels import kryo as kernels
@@ -44,20 +45,33 @@ def _inner(version: KryoVersion, arguments: tuple[JavaType, ...], at: int) -> tu
 
 
 @dataclass(frozen=True)
-class CollectionForm(Form):
-    """A collection: its value is a list.
+class _CountedForm(Form):
+    """Parts behind their number.
 
     Attributes:
-        kernel: The form as kernels know it.
-        sorted: Whether a comparator precedes the elements, kept in `extra`.
+        code: The form's number in kernels.
+        sorted: Whether a comparator precedes the parts, kept in `extra`: in Kryo 2.24, in Kryo 5.
         nulls: Whether Kryo 5 allows null.
         typed: Whether Kryo 2.24 uses a field's type arguments.
     """
 
-    kernel: tuple[int, int] = (kernels.COLLECTION, 0)
-    sorted: bool = False
+    code: ClassVar[int]
+    sorted: tuple[bool, bool] = (False, False)
     nulls: bool = True
     typed: bool = True
+
+    @property
+    def kernel(self) -> tuple[int, int]:  # type: ignore[override]  # else fixed
+        """The number, with these attributes as flags."""
+        flags = sum(is_so * kernels.SORTED << place for place, is_so in enumerate(self.sorted))
+        flags |= kernels.WITHOUT_NULL * (not self.nulls) | kernels.UNTYPED * (not self.typed)
+        return self.code, flags
+
+
+class CollectionForm(_CountedForm):
+    """A collection: its value is a list."""
+
+    code = kernels.COLLECTION
 
     def read(self, reader: ObjectReader, item: Item, arguments: tuple[JavaType, ...]) -> None:
         """Read the elements."""
@@ -73,7 +87,7 @@ class CollectionForm(Form):
         if count == 0:
             raise reader.source.fault("null for a collection")
         count -= 1
-        if self.sorted:
+        if self.sorted[1]:
             item.extra = reader.class_and_object()
         item.value = []
         if count == 0:
@@ -90,7 +104,7 @@ class CollectionForm(Form):
             item.value.append(reader.part(known, inner, may_be_null=can_be_null))
 
     def _read_older(self, reader: ObjectReader, item: Item, known: str) -> None:
-        if self.sorted:
+        if self.sorted[0]:
             item.extra = reader.class_and_object()
         item.value = []
         for _ in range(reader.length(ELEMENTS)):
@@ -119,7 +133,7 @@ class CollectionForm(Form):
             writer.flagged(len(classes) < 2, len(elements) + 1)
             if len(classes) < 2:
                 known = next(iter(classes), "null")
-        if self.sorted:
+        if self.sorted[1]:
             writer.class_and_object(item.extra)
         if not elements:
             return
@@ -133,26 +147,17 @@ class CollectionForm(Form):
             writer.part(element, known, inner, may_be_null=can_be_null)
 
     def _write_older(self, writer: ObjectWriter, item: Item, known: str) -> None:
-        if self.sorted:
+        if self.sorted[0]:
             writer.class_and_object(item.extra)
         writer.varint(len(item.value))
         for element in item.value:
             writer.part(element, known)
 
 
-@dataclass(frozen=True)
-class MapForm(Form):
-    """A map: its value is a list of pairs.
+class MapForm(_CountedForm):
+    """A map: its value is a list of pairs."""
 
-    Attributes:
-        kernel: The form as kernels know it.
-        sorted: Whether a comparator precedes the entries, kept in `extra`: in Kryo 5, in both.
-        nulls: Whether Kryo 5 allows null.
-    """
-
-    kernel: tuple[int, int] = (kernels.MAP, 0)
-    sorted: tuple[bool, bool] = (False, False)
-    nulls: bool = True
+    code = kernels.MAP
 
     def read(self, reader: ObjectReader, item: Item, arguments: tuple[JavaType, ...]) -> None:
         """Read the entries."""
@@ -232,6 +237,8 @@ def _final_component(reader: ObjectReader | ObjectWriter, item: Item) -> str:
 
 class _AsList(CollectionForm):
     """`Arrays.asList`: chill writes the class of the array's elements, kept in `extra`."""
+
+    code = kernels.AS_LIST
 
     def _read_older(self, reader: ObjectReader, item: Item, _: str) -> None:
         count = reader.length(ELEMENTS)
@@ -359,8 +366,8 @@ def _check_parts(item: Item, count: int) -> None:
 
 
 _COLLECTION, _MAP = CollectionForm(), MapForm()
-_FIXED = CollectionForm((kernels.IMMUTABLE, 0), nulls=False)
-_FIXED_MAP = MapForm((kernels.IMMUTABLE_MAP, 0), nulls=False)
+_IN_BOTH = (True, True)
+_FIXED, _FIXED_MAP = CollectionForm(nulls=False), MapForm(nulls=False)
 _UTIL = "java.util."
 _IMMUTABLE = f"{_UTIL}ImmutableCollections$"
 CONTAINER_FORMS: dict[str, Form] = {
@@ -383,13 +390,11 @@ CONTAINER_FORMS: dict[str, Form] = {
             "WeakHashMap", "concurrent.ConcurrentHashMap",
         )
     },
-    f"{_UTIL}TreeSet": CollectionForm((kernels.SORTED, 0), sorted=True),
-    f"{_UTIL}TreeMap": MapForm((kernels.SORTED_MAP, 0), sorted=(True, True)),
-    f"{_UTIL}concurrent.ConcurrentSkipListMap": MapForm(
-        (kernels.UNKNOWN, 0), sorted=(False, True)
-    ),
-    f"{_UTIL}Arrays$ArrayList": _AsList((kernels.AS_LIST, 0)),
-    f"{_UTIL}PriorityQueue": CollectionForm((kernels.QUEUE, 0), sorted=True, typed=False),
+    f"{_UTIL}TreeSet": CollectionForm(_IN_BOTH),
+    f"{_UTIL}TreeMap": MapForm(_IN_BOTH),
+    f"{_UTIL}concurrent.ConcurrentSkipListMap": MapForm((False, True)),
+    f"{_UTIL}Arrays$ArrayList": _AsList(typed=False),
+    f"{_UTIL}PriorityQueue": CollectionForm(_IN_BOTH, typed=False),
     f"{_UTIL}Collections$EmptyList": _Empty(),
     f"{_UTIL}Collections$EmptySet": _Empty(),
     f"{_UTIL}Collections$EmptyMap": _Empty(),

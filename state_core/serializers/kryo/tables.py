@@ -41,11 +41,10 @@ UNNAMED = "?"  # the class of all that have no form
 WORD = 8  # bytes of a number that NumPy has
 # shared objects stand in a column each by itself: limits of elements, for each line; and of text
 MOST_SHARED, MOST_TEXT = 4, 1 << 28
-COLLECTIONS = frozenset({kernels.COLLECTION, kernels.SORTED, kernels.QUEUE, kernels.AS_LIST,
-                         kernels.IMMUTABLE, kernels.EMPTY})  # fmt: skip
+COLLECTIONS = frozenset({kernels.COLLECTION, kernels.AS_LIST, kernels.EMPTY})
 # whose parts are the elements of a list column
 LISTS = COLLECTIONS - {kernels.AS_LIST} | {kernels.ARRAY, kernels.SINGLE}
-MAPS = frozenset({kernels.MAP, kernels.SORTED_MAP, kernels.IMMUTABLE_MAP, kernels.EMPTY})
+MAPS = frozenset({kernels.MAP, kernels.EMPTY})
 _OBJECTS, _TEXTS = "[Ljava.lang.Object;", "[Ljava.lang.String;"
 # the codecs of steps, by their letters in `forms`
 _CODECS = {
