@@ -1,7 +1,7 @@
 """The states of each node of a plan, and what each column of them means.
 
 A state is one or two rows, each in a place: the value, a map's key, an element of a list. Each
-column of a row has the text of what it holds, so that columns of two plans are paired by meaning.
+column of a row has the meaning of what it holds, by which columns of two plans are paired.
 Types are those that Flink's planner derives; where only Java knows them, they are None.
 
 Source: `AggregateUtil`, `AggFunctionFactory`, `JoinInputSideSpec`, `JoinRecordStateViews` and the
@@ -10,7 +10,7 @@ operators in `org.apache.flink.table.runtime.operators`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import Enum
@@ -23,25 +23,32 @@ from statelake.state_core.plans.lineage import (
     RANKS,
     Relation,
     aggregated,
-    bare,
-    bounds_text,
-    call_text,
-    conjuncts,
-    function_name,
+    call_of,
+    condition_of,
     grouping_sets,
-    in_words,
     join_keys,
     join_spec,
-    join_text,
     normalized,
-    order_text,
+    order_of,
     over_calls,
     over_input,
-    rank_text,
+    rank_of,
     reads_incremental,
     table_of,
     told_apart,
     understood,
+)
+from statelake.state_core.plans.meanings import (
+    NOTHING,
+    Aggregate,
+    Meaning,
+    Series,
+    bare,
+    conjuncts,
+    function_name,
+    listed,
+    ordered,
+    phrase,
 )
 from statelake.state_core.plans.plan import Column, Plan, PlanNode, plan_type
 from statelake.state_core.plans.versions import (
@@ -63,12 +70,10 @@ BIGINT = SimpleType("BIGINT")
 STRING = LengthType("VARCHAR")
 MOST_LONG, LEAST_LONG = (1 << 63) - 1, -(1 << 63)
 MAX_DECIMAL = 38
-COUNTED = " COUNTED "  # in the text of a set of distinct values, before the filters of its calls
-ALL_ROWS = (
-    "COUNT()"  # the text of the column that counts them, by which groups are known to be gone
-)
+ALL_ROWS = Aggregate("COUNT")  # of the column by which groups are known to be gone
 # functions whose accumulator is one object of a class: one column, whatever it holds
 TIMES = (ROWTIME, PROCTIME) = ("ROWTIME", "PROCTIME")
+COUNTS_BY_SORT_KEY = "counts by sort key"
 STRUCTURED = ("FIRST_VALUE", "LAST_VALUE")
 FAST = ("AppendFast", "UpdateFast")  # strategies of a TopN that holds no more rows than it emits
 
@@ -110,7 +115,7 @@ class StateColumn:
     """A column of a row in state.
 
     Attributes:
-        text: What it holds.
+        meaning: What it holds.
         name: What people call it: a column, or an accumulator such as `SUM(v)`.
         type: Its type; None if only Java knows it.
         initial: The value that it has before the first record; `NO_INITIAL` if that is not known.
@@ -125,7 +130,7 @@ class StateColumn:
         tallies: Whether it has a count for each call in the place of a bit.
     """
 
-    text: str
+    meaning: Meaning
     name: str
     type: LogicalType | None
     initial: Any = None
@@ -159,6 +164,7 @@ class NodeState:
     Attributes:
         name: Its name in a snapshot.
         form: How its rows are held; a state goes on from another of the same form alone.
+        by: What they are sorted by, or unique in; nothing of other forms.
         rows: Its rows, by place.
         index: Which of the plan's times to live it has; -1 for none.
         updates: Whether rows that came to it may be updated or deleted, or leave its window.
@@ -169,6 +175,7 @@ class NodeState:
     rows: Mapping[ValuePlace, tuple[StateColumn, ...]] = field(default_factory=dict)
     index: int = 0
     updates: bool = False
+    by: Meaning = NOTHING
 
 
 @dataclass(frozen=True)
@@ -178,9 +185,9 @@ class NodeStates:
     Attributes:
         node: The node.
         family: The kinds of nodes that may go on from each other have the same.
-        reads: The text of the rows of each input.
+        reads: The rows of each input.
         filters: The conditions on its input.
-        keys: The text of each column of its key; empty if all rows have one.
+        keys: The columns of its key; empty if all rows have one.
         settings: What else must be equal, by its name.
         states: Its states; others of the operator, and timers, stay as they are.
         limits: Settings that may change, with a consequence.
@@ -196,19 +203,19 @@ class NodeStates:
 
     node: PlanNode
     family: str
-    reads: tuple[str, ...]
-    filters: frozenset[str]
-    keys: tuple[str, ...]
-    settings: Mapping[str, str]
+    reads: tuple[Meaning, ...]
+    filters: frozenset[Meaning]
+    keys: tuple[Meaning, ...]
+    settings: Mapping[str, Meaning]
     states: tuple[NodeState, ...]
     limits: Mapping[str, str] = field(default_factory=dict)
     identity: bool = False
     key_types: tuple[LogicalType, ...] = ()
     key_names: tuple[str, ...] = ()
-    use: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+    use: tuple[frozenset[Hashable], frozenset[Hashable]] = (frozenset(), frozenset())
     change: VersionChange | None = None
-    withheld: frozenset[str] = frozenset()
-    sets: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    withheld: frozenset[Meaning] = frozenset()
+    sets: Mapping[int, frozenset[Meaning]] = field(default_factory=dict)
 
     def has_ttl(self, index: int) -> bool | None:
         """Return whether states have a time to live; None if the plan does not say it.
@@ -248,11 +255,11 @@ def states_of(plan: Plan, relations: Mapping[int, Relation]) -> dict[int, NodeSt
 
 def _uses(
     plan: Plan, relations: Mapping[int, Relation]
-) -> dict[int, tuple[frozenset[str], frozenset[str]]]:
+) -> dict[int, tuple[frozenset[Hashable], frozenset[Hashable]]]:
     """Return the use of each source and sink of a plan, by number."""
     # of each node whose rows pass, the sources that they come from
     sources: dict[int, frozenset[int]] = {}
-    uses: dict[int, tuple[set[str], set[str]]] = {}
+    uses: dict[int, tuple[set[Hashable], set[Hashable]]] = {}
     for node in plan.nodes.values():
         if node.kind == "table-source-scan":
             sources[node.id] = frozenset((node.id,))
@@ -266,14 +273,14 @@ def _uses(
                 continue
         for index, each in enumerate(node.inputs):
             read, made = relations[each], relations[node.id]
-            by = f"{table_of(node)} {made.rows}"
-            to = f"{node.kind} {'' if node.kind == 'union' else index} {by}"
+            at = -1 if node.kind == "union" else index
+            to = node.kind, at, table_of(node), made.rows
             used = [uses[number] for number in sources.get(each, ())]
             if node.kind == "sink":
                 used.append(uses.setdefault(node.id, (set(), set())))
             for rough, exact in used:
                 rough.add(to)
-                exact.add(f"{to} FROM {read.fields} {sorted(read.filters)}")
+                exact.add((to, read.fields, read.filters))
     return {number: (frozenset(one), frozenset(other)) for number, (one, other) in uses.items()}
 
 
@@ -290,7 +297,7 @@ def _made(
     inputs: Sequence[Relation],
     keys: Sequence[int] | None,
     states: Sequence[NodeState],
-    settings: Mapping[str, str] | None = None,
+    settings: Mapping[str, Meaning] | None = None,
     limits: Mapping[str, str] | None = None,
 ) -> NodeStates:
     """Return a node with state; its keys are fields of its first input."""
@@ -311,17 +318,17 @@ def whole_node(node: PlanNode, emitted: Relation, inputs: Sequence[Relation]) ->
         emitted: What it emits.
         inputs: What it reads.
     """
-    reads = tuple(f"{each.rows} ({', '.join(_typed_fields(each))})" for each in inputs)
+    reads = tuple(phrase("{} ({})", each.rows, _typed_fields(each)) for each in inputs)
     filters = frozenset().union(*(each.filters for each in inputs))
     times = [
         not str(each.get("ttl")).startswith("0 ") for each in node.spec.get("state") or ()
         if each.get("ttl")
     ]  # fmt: skip
     read, keys = _whole_keys(node, inputs)
-    own = " and ".join(sorted(emitted.filters - filters))
-    settings = {
-        "content": f"{emitted.rows} {emitted.fields}{f' WHERE {own}' if own else ''}",
-        "key": ", ".join(sorted(read.named(keys))), "time to live": str(times),
+    own = Series(ordered(emitted.filters - filters), " and ")
+    settings: dict[str, Meaning] = {
+        "content": phrase("{} ({}) WHERE {}", emitted.rows, Series(emitted.fields), own),
+        "key": Series(ordered(read.named(keys))), "time to live": phrase("{}", str(times)),
     }  # fmt: skip
     return NodeStates(
         node, node.kind, reads, filters, (), settings, _whole_states(node, inputs), identity=True,
@@ -329,9 +336,9 @@ def whole_node(node: PlanNode, emitted: Relation, inputs: Sequence[Relation]) ->
     )  # fmt: skip
 
 
-def _typed_fields(read: Relation) -> list[str]:
+def _typed_fields(read: Relation) -> Series:
     pairs = zip(read.fields, read.columns, strict=True)
-    return [f"{text} {column.type}" for text, column in pairs]
+    return Series(tuple(phrase("{} {}", field, str(column.type)) for field, column in pairs))
 
 
 def _whole_keys(node: PlanNode, inputs: Sequence[Relation]) -> tuple[Relation, Sequence[int]]:
@@ -353,7 +360,7 @@ def _whole_keys(node: PlanNode, inputs: Sequence[Relation]) -> tuple[Relation, S
     return read, ()
 
 
-_NO_ROWS = Relation("", frozenset(), (), (), updates=False)
+_NO_ROWS = Relation(NOTHING, frozenset(), (), (), updates=False)
 
 
 def _whole_states(node: PlanNode, inputs: Sequence[Relation]) -> tuple[NodeState, ...]:
@@ -371,12 +378,12 @@ def _whole_states(node: PlanNode, inputs: Sequence[Relation]) -> tuple[NodeState
             )
             for at, read in enumerate(inputs)
         )  # fmt: skip
-    if node.kind == "window-table-function" and "Session" in _window_type(node):
+    if node.kind == "window-table-function" and is_session(node):
         rows = {ValuePlace.VALUE: _columns(inputs[0])}
         return (NodeState("session-window-tvf-acc", "rows", rows, -1),)
     if node.kind == "lookup-join" and node.spec.get("requireUpsertMaterialize"):
         columns = tuple(
-            StateColumn(column.name, column.name, column.type, column=column.name)
+            StateColumn(phrase("{}", column.name), column.name, column.type, column=column.name)
             for column in node.columns[len(inputs[0].columns) :]
         )
         if node.spec.get("lookupKeyContainsPrimaryKey"):
@@ -385,13 +392,18 @@ def _whole_states(node: PlanNode, inputs: Sequence[Relation]) -> tuple[NodeState
     return ()
 
 
-def _window_type(node: PlanNode) -> str:
-    return str(node.spec["windowing"]["window"].get("type"))
+def is_session(node: PlanNode) -> bool:
+    """Return whether a node's windows are those of sessions."""
+    return "Session" in str(_window(node).get("type"))
+
+
+def _window(node: PlanNode) -> Mapping[str, Any]:
+    return (node.spec.get("windowing") or {}).get("window") or {}
 
 
 def _table(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     """Return a source or a sink: its state is the connector's, and goes with the table."""
-    settings = {"table": table_of(node)}
+    settings: dict[str, Meaning] = {"table": phrase("{}", table_of(node))}
     if inputs and node.spec.get("requireUpsertMaterialize"):
         named, (read,) = _primary_key(node), inputs
         columns = _physical(node)
@@ -433,8 +445,8 @@ def _physical(node: PlanNode) -> tuple[Column, ...]:
 def _columns(read: Relation) -> tuple[StateColumn, ...]:
     """Return the columns of the rows of a relation, as state holds them: null where it is new."""
     return tuple(
-        StateColumn(text, column.name, column.type, column=column.name)
-        for text, column in zip(read.fields, read.columns, strict=True)
+        StateColumn(field, column.name, column.type, column=column.name)
+        for field, column in zip(read.fields, read.columns, strict=True)
     )
 
 
@@ -448,10 +460,10 @@ def _chosen(read: Relation, indexes: Sequence[int]) -> tuple[StateColumn, ...]:
 
 def _aggregate(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     source, keys, window = aggregated(node, inputs[0])
-    windowed = bool(window)
+    windowed = window is not NOTHING
     spec = node.spec
     retracts = bool(spec.get("needRetraction"))
-    counted = retracts or _is_hopping(spec)
+    counted = retracts or _window(node).get("type") == "HoppingWindow"  # which may be empty
     columns = accumulators(spec["aggCalls"], _retractions(spec), source, hidden_count=counted)
     if plan.flink >= FIRST_FILTERS:
         columns = [replace(each, unfiltered=False) for each in columns]
@@ -459,10 +471,10 @@ def _aggregate(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeSt
                       {ValuePlace.VALUE: tuple(columns)}, updates=retracts)  # fmt: skip
     made = _made(
         node, _family(node), [source], None, [state],
-        {"window": window.removeprefix(" IN ")} if windowed else {},
+        {"window": window} if windowed else {},
     )  # fmt: skip
     sets = grouping_sets(node, inputs[0])
-    own = {inputs[0].sets.text} if sets and inputs[0].sets else frozenset()
+    own = {inputs[0].sets.rows} if sets and inputs[0].sets else frozenset()
     return replace(
         made, keys=tuple(map(bare, keys)), key_types=_types(inputs[0], spec["grouping"]),
         key_names=_names(inputs[0], spec["grouping"]), sets=sets, filters=made.filters - own,
@@ -480,12 +492,6 @@ def _retractions(spec: Mapping[str, Any]) -> Sequence[bool]:
     """Return whether each call of an aggregate must retract."""
     retracts = bool(spec.get("needRetraction"))
     return spec.get("aggCallNeedRetractions") or [retracts] * len(spec["aggCalls"])
-
-
-def _is_hopping(spec: Mapping[str, Any]) -> bool:
-    """Return whether slices of windows overlap, so that empty ones must be emitted."""
-    window = (spec.get("windowing") or {}).get("window") or {}
-    return bool(window.get("type") == "HoppingWindow")
 
 
 def accumulators(
@@ -506,14 +512,13 @@ def accumulators(
     views = _views(calls, source, bits=not hidden_count)  # which is how Flink tells, too
     columns: list[StateColumn] = []
     for index, (call, retracts) in enumerate(zip(calls, needs, strict=True)):
-        made = _accumulator(call, source, index, retracts=retracts)
-        if call.get("distinct"):  # what it has counted stands in its view
-            view = views[tuple(call["argList"])].text
-            made = [replace(column, text=f"{column.text} OVER {view}") for column in made]
+        # what a distinct one has counted stands in its view
+        of = views[tuple(call["argList"])].meaning if call.get("distinct") else None
+        made = _accumulator(call, source, index, of, retracts=retracts)
         if call.get("filterArg", -1) == 0:
             made = [replace(column, unfiltered=True) for column in made]
         columns += made
-    if hidden_count and ALL_ROWS not in [call_text(call, source) for call in calls]:
+    if hidden_count and ALL_ROWS not in [call_of(call, source) for call in calls]:
         columns.append(
             StateColumn(ALL_ROWS, "COUNT(*)", BIGINT, 0, counts=True, column="count",
                         adds=Added("count", -1))
@@ -540,11 +545,16 @@ def emitted_columns(
 
 
 def _accumulator(
-    call: Mapping[str, Any], source: Relation, index: int, *, retracts: bool
+    call: Mapping[str, Any],
+    source: Relation,
+    index: int,
+    view: Meaning | None = None,
+    *,
+    retracts: bool,
 ) -> list[StateColumn]:
-    function, text = function_name(call), call_text(call, source)
+    function, made = function_name(call), call_of(call, source)
+    made = made if view is None else made.marked(phrase(" OVER {}", view))
     name = _call_name(call, source)
-    of = text.partition("(")[2]
     result = plan_type(call["type"])
     value = with_nullable(result, nullable=True)
     argument = source.columns[call["argList"][0]].type if call["argList"] else result
@@ -555,45 +565,50 @@ def _accumulator(
     plain = not call.get("distinct") and len(call["argList"]) < 2
     of_rows, only = call["argList"][0] if call["argList"] else -1, call.get("filterArg", -1)
 
-    def counted(made_by: str, part: str, kind: LogicalType | None, initial: Any) -> StateColumn:
+    def counted(
+        made_by: str, kind: LogicalType | None, initial: Any, part: Aggregate = made
+    ) -> StateColumn:
         column = "_".join([made_by, *words])
         known = plain and made_by in ("count", "sum", "min", "max")
         return StateColumn(part, name, kind, initial, counts=True, column=column, call=index,
                            adds=Added(made_by, of_rows, only) if known else None)  # fmt: skip
 
-    count = counted("count", f"COUNT({of}", BIGINT, 0)
+    def count() -> StateColumn:
+        return counted("count", BIGINT, 0, made.called("COUNT"))
+
     if function == "COUNT":
-        return [count]
+        return [count()]
     if function == "$SUM0":
-        return [counted("sum", f"SUM0({of}", value, _zero(result))]
+        return [counted("sum", value, _zero(result), made.called("SUM0"))]
     if function == "SUM":
-        total = counted("sum", f"SUM({of}", value, None)
-        return [total, count] if retracts else [total]
+        total = counted("sum", value, None)
+        return [total, count()] if retracts else [total]
     if function == "AVG":
         kind = _sum_type(argument)
-        return [counted("sum", f"SUM0({of}", kind, _zero(kind) if kind else NO_INITIAL), count]
+        initial = _zero(kind) if kind else NO_INITIAL
+        return [counted("sum", kind, initial, made.called("SUM0")), count()]
     if function in ("MIN", "MAX") and not retracts:
         # of text of any length Flink holds a STRING
         kind = STRING if result.root in ("CHAR", "VARCHAR") else value
-        return [counted(function.lower(), text, kind, None)]
+        return [counted(function.lower(), kind, None)]
     if function in STRUCTURED and not retracts:
         first = function == "FIRST_VALUE"
         names = ("firstValue", "firstOrder") if first else ("lastValue", "lastOrder")
         row = RowType((RowField(names[0], value), RowField(names[1], BIGINT)))
         begin = MOST_LONG if first else LEAST_LONG
-        return [counted(function.lower(), text, row, {names[0]: None, names[1]: begin})]
+        return [counted(function.lower(), row, {names[0]: None, names[1]: begin})]
     if function == "LISTAGG" and not retracts and len(call["argList"]) == 1:
         return [
-            counted("delimiter", f"{text} delimiter", None, NO_INITIAL),
-            counted("listagg", text, None, NO_INITIAL),
+            counted("delimiter", None, NO_INITIAL, made.marked(phrase(" delimiter"))),
+            counted("listagg", None, NO_INITIAL),
         ]
     # an object of a class, which may have data views of its own, named after the call's position
-    mode = " retracting" if retracts else ""
+    made = made.marked(phrase(" retracting")) if retracts else made
     types = _types(source, call["argList"])
     column = "_".join([function.rpartition(".")[2].lower(), *words])
     extreme = plain and retracts and function in ("MIN", "MAX")
     return [
-        StateColumn(f"{text}{mode}", name, None, NO_INITIAL, True, f"agg{index}$", types, column,
+        StateColumn(made, name, None, NO_INITIAL, True, f"agg{index}$", types, column,
                     Added(function.lower(), of_rows, only) if extreme else None, call=index)
     ]  # fmt: skip
 
@@ -614,17 +629,17 @@ def _views(
     A value is held with a bit for each of the calls, in their order; where all rows are counted, as
     they may be taken back or windows hop, with a count, or an array of counts for several calls.
     """
-    filters: dict[tuple[int, ...], list[str]] = {}
+    filters: dict[tuple[int, ...], list[Meaning]] = {}
     places: dict[tuple[int, ...], list[int]] = {}
     for index, call in enumerate(calls):
         if call.get("distinct"):
             condition = call.get("filterArg", -1)
-            only = source.fields[condition] if condition >= 0 else ""
+            only = source.fields[condition] if condition >= 0 else NOTHING
             filters.setdefault(tuple(call["argList"]), []).append(only)
             places.setdefault(tuple(call["argList"]), []).append(index)
     return {
         arguments: StateColumn(
-            f"DISTINCT {source.named(arguments)}" + ("" if bits else f"{COUNTED}{of}"),
+            Aggregate("DISTINCT", source.named(arguments), marks=() if bits else tuple(of)),
             f"DISTINCT {', '.join(source.columns[each].name for each in arguments)}",
             map_view_type().type, EMPTY_VIEW, True, f"distinctAcc_{number}",
             _types(source, arguments), "_".join(["distinct", *_names(source, arguments)]),
@@ -641,7 +656,7 @@ def _call_name(call: Mapping[str, Any], source: Relation) -> str:
     distinct = "DISTINCT " if call.get("distinct") else ""
     function = function_name(call).removeprefix("$")
     condition = call.get("filterArg", -1)
-    only = f" FILTER ({in_words(source.fields[condition])})" if condition >= 0 else ""
+    only = f" FILTER ({source.fields[condition]})" if condition >= 0 else ""
     text = f"{function}({distinct}{names or '*'}){only}"
     alias = str(call.get("name", ""))
     return text if "$" in alias or not alias else f"{alias} = {text}"
@@ -667,7 +682,7 @@ def _over(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     source = over_input(node, read)
     calls = over_calls(node, read)
     over = node.spec["overSpec"]
-    windows = sorted({text for text, _ in calls})
+    windows = ordered({window for window, _ in calls})
     bounded = any(group["lowerBound"]["kind"] == "BOUNDED_WINDOW" for group in over["groups"])
     columns = accumulators(
         [call for _, call in calls], [bounded] * len(calls), source, hidden_count=bounded
@@ -677,11 +692,11 @@ def _over(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
         NodeState("accState", "accumulators", {ValuePlace.VALUE: tuple(columns)}, updates=bounded),
         NodeState("inputState", "lists of rows by time", {ValuePlace.VALUE: _columns(read)}),
     ]
-    settings = {"window": " ".join(windows)}
+    settings: dict[str, Meaning] = {"window": Series(windows, " ")}
     made = _made(node, node.kind, inputs, over["partition"]["fields"], states, settings)
     kinds = {_time_kind(read, group["orderBy"]["fields"]) for group in over["groups"]}
     if not kinds <= set(TIMES):  # in the order of values: other states, of which no column is known
-        content = f"{read.fields} {[call_text(call, source) for _, call in calls]}"
+        content = Series((*read.fields, *(call_of(call, source) for _, call in calls)))
         return replace(made, states=(), identity=True, settings={**settings, "content": content})
     later = not bounded and ROWTIME in kinds and node.spec.get("unboundedOverVersion", 1) > 1
     return replace(made, change=UNBOUNDED_OVER if later else None)
@@ -709,7 +724,7 @@ def _join(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
 
 def _joined(node: PlanNode, inputs: Sequence[Relation], states: Sequence[NodeState]) -> NodeStates:
     spec = join_spec(node)
-    settings = {"condition": join_text(spec, inputs) + bounds_text(node, inputs)}
+    settings = {"condition": condition_of(node, inputs)}
     made = _made(node, node.kind, inputs, spec["leftKeys"], states, settings)
     return replace(made, keys=join_keys(spec, inputs))
 
@@ -732,10 +747,10 @@ def _side(
     if any(set(each) <= set(keys) for each in unique):
         return NodeState(name, row_form, {ValuePlace.VALUE: rows}, index, read.updates)
     shortest = min(unique, key=len)
-    of = ", ".join(sorted(map(bare, read.named(shortest))))
     return NodeState(
-        name, f"{row_form} by unique key {of}",
+        name, f"{row_form} by unique key",
         {ValuePlace.USER_KEY: _chosen(read, shortest), ValuePlace.VALUE: rows}, index, read.updates,
+        listed(read.named(shortest)),
     )  # fmt: skip
 
 
@@ -776,7 +791,7 @@ def _deduplicate(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> Node
         ]
     else:
         states = [NodeState("deduplicate-state", "first row", rows)]
-    settings = {"order": rank_text(node, read)}
+    settings = {"order": rank_of(node, read)}
     made = _made(node, node.kind, inputs, spec["uniqueKeys"], states, settings)
     return replace(made, change=change)
 
@@ -811,11 +826,14 @@ def _rank(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
                 "data-state", "lists of rows by sort key",
                 {ValuePlace.USER_KEY: sort_key, ValuePlace.VALUE: rows}, updates=read.updates,
             ),
-            NodeState("sorted-map", f"counts by sort key {order_text(order, read)} of {types}"),
+            NodeState(
+                "sorted-map", COUNTS_BY_SORT_KEY,
+                by=phrase("{} of {}", order_of(order, read), types),
+            ),
         ]  # fmt: skip
     return _made(
         node, f"{node.kind} {kind}", inputs, spec["partition"]["fields"], states,
-        {"order": rank_text(node, read)},
+        {"order": rank_of(node, read)},
         {"rows kept": _range_text(spec["rankRange"])},
     )  # fmt: skip
 
@@ -845,7 +863,7 @@ def _window_rank(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeSta
     state = NodeState("window_rank", "lists of rows by sort key", places, -1)
     return _made(
         node, node.kind, inputs, spec["partitionSpec"]["fields"], [state],
-        {"order": rank_text(node, read)},
+        {"order": rank_of(node, read)},
         {"rows kept": _range_text(spec["rankRange"])},
     )  # fmt: skip
 
@@ -854,7 +872,7 @@ def _window_deduplicate(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> 
     (read,) = inputs
     state = NodeState("window_deduplicate", "row", {ValuePlace.VALUE: _columns(read)}, -1)
     keys = node.spec["partitionKeys"]
-    return _made(node, node.kind, inputs, keys, [state], {"order": rank_text(node, read)})
+    return _made(node, node.kind, inputs, keys, [state], {"order": rank_of(node, read)})
 
 
 def _normalize(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
@@ -868,7 +886,7 @@ def _normalize(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeSt
         if each.kind == "calc" and node.id in each.inputs and each.spec.get("condition")
     ]  # fmt: skip
     return replace(
-        made, withheld=frozenset().union(*(conjuncts(each, passed) for each in conditions))
+        made, withheld=frozenset().union(*(conjuncts(each, passed.fields) for each in conditions))
     )
 
 

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from statelake.state_core.errors import StateError
-from statelake.state_core.plans.lineage import Widened, bare, lineage_of, marked, widens
+from statelake.state_core.plans.lineage import lineage_of, widens
 from statelake.state_core.plans.matches import Fate, PlanMatch, worst
 from statelake.state_core.plans.matching import match_plans, same_bytes, with_held
+from statelake.state_core.plans.meanings import Call, Cast, TableColumn, bare, marked, phrase
 from statelake.state_core.plans.plan import Plan, parse_plan
 from statelake.state_core.plans.states import ValuePlace, states_of
 from statelake.state_core.plans.unaided import flink_unaided
@@ -175,14 +176,20 @@ def test_types_of_the_same_values(old: str, new: str, wider: bool) -> None:
 
 
 def test_a_column_that_is_cast_to_a_wider_type_is_that_column() -> None:
-    """Also where a join marks it; text that ends alike is not."""
-    assert bare(Widened("o.a", "BIGINT")) == "o.a"
-    wider = marked(Widened("o.a", "DECIMAL(24, 2)"), " OR NULL BY join LEFT ON o.b = p.b")
-    assert wider == "o.a OR NULL BY join LEFT ON o.b = p.b AS DECIMAL(24, 2)"
-    assert bare(wider).endswith("p.b")
-    texts = "o.a", "CAST(o.a AS BIGINT)", "+(o.a, 1 AS BIGINT)", "o.a AS OF o.ts", "'1 AS BIGINT"
-    for text in texts:
-        assert bare(text) == text
+    """Also where a join marks it; what reads alike is not."""
+    column = TableColumn("o", "a")
+    assert bare(Cast(column, "BIGINT")) is column
+    wider = marked(Cast(column, "DECIMAL(24, 2)"), " OR NULL BY join LEFT ON o.b = p.b")
+    assert str(wider) == "o.a OR NULL BY join LEFT ON o.b = p.b AS DECIMAL(24, 2)"
+    assert bare(wider) is marked(column, " OR NULL BY join LEFT ON o.b = p.b")
+    others = (
+        column,
+        Call("CAST", (column,), "BIGINT"),
+        phrase("o.a AS BIGINT"),
+        TableColumn("o", "a AS BIGINT"),
+    )
+    for other in others:
+        assert bare(other) is other
 
 
 def test_a_view_of_values_of_another_type_is_lost() -> None:
