@@ -12,7 +12,8 @@ from typing import Any
 
 from statelake.state_core.errors import IncompatibleError
 from statelake.state_core.plans.folds import fold_of, passed_by
-from statelake.state_core.plans.lineage import PASSED, Relation, table_of, understood
+from statelake.state_core.plans.kinds import kind_of
+from statelake.state_core.plans.lineage import Relation, table_of, understood
 from statelake.state_core.plans.matches import MISSED, ColumnMatch, Fate, Fold, OperatorMatch
 from statelake.state_core.plans.meanings import (
     Meaning,
@@ -272,7 +273,7 @@ def conditions_passed(
         to = reached[node.id]
         if node.kind == "sink":
             to = {table_of(node): frozenset[Meaning]()}
-        elif node.kind not in ("calc", "union", *PASSED):
+        elif node.kind not in ("calc", "union") and not kind_of(node).passes:
             to = {}
         for number in node.inputs:
             condition = node.spec.get("condition") if node.kind == "calc" else None

@@ -14,7 +14,7 @@ from typing import Any
 
 from statelake.state_core.errors import IncompatibleError
 from statelake.state_core.plans.expressions import Emits, Expression, StoredColumn, expression_of
-from statelake.state_core.plans.lineage import NORMALIZE, Relation, aggregated
+from statelake.state_core.plans.lineage import Relation, aggregated
 from statelake.state_core.plans.matches import (
     ColumnMatch,
     Fold,
@@ -273,7 +273,7 @@ def _join(node: PlanNode, match: OperatorMatch, _: Sequence[Relation]) -> _Emitt
 
 
 RULES: Mapping[str, Callable[[PlanNode, OperatorMatch, Sequence[Relation]], _Emitted]] = {
-    NORMALIZE: _rows,
+    "changelog-normalize": _rows,
     "deduplicate": _rows,
     "group-aggregate": _groups,
     "global-group-aggregate": _groups,

@@ -11,7 +11,7 @@ values are the same, so that groups and joins by it are those of the column.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -51,22 +51,10 @@ INSERT_FORMATS = (
     "avro", "avro-confluent", "csv", "json", "orc", "parquet", "protobuf", "raw",
 )  # fmt: skip
 UPSERTS = "upsert-kafka"
-PASSED = (
-    "exchange", "watermark-assigner", "mini-batch-assigner", "drop-update-before",
-    "sort", "temporal-sort",
-)  # fmt: skip
-NORMALIZE = "changelog-normalize"
 SET_NUMBER = phrase("the number of the grouping set")
 PARTIAL = phrase("a partial aggregate")
 NONE = phrase("none")
-THROUGH = ("calc", "union", "join", "correlate")
 INCREMENTAL = "incremental-group-aggregate"
-RANKS = ("rank", "sort-limit", "limit")
-LOCAL = ("local-group-aggregate", "local-window-aggregate")
-AGGREGATES = (
-    "group-aggregate", "global-group-aggregate", "window-aggregate", "global-window-aggregate",
-    "group-window-aggregate",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -157,28 +145,6 @@ def widens(old: LogicalType, new: LogicalType) -> bool:
     return False
 
 
-def lineage_of(plan: Plan) -> dict[int, Relation]:
-    """Return the relation of each node of a plan.
-
-    Raises:
-        DeclarationError: A node refers to a field that its input does not have.
-    """
-    relations: dict[int, Relation] = {}
-    inserts = insert_only(plan)
-    for node in plan.nodes.values():
-        inputs = [relations[each] for each in node.inputs]
-        with understood(plan, node):
-            tables = tuple(table for each in inputs for table in each.tables)
-            if node.kind == "table-source-scan":
-                tables = (table_of(node),)
-            relation = _relation(node, inputs)
-            updates = relation.updates and node.id not in inserts
-            relations[node.id] = replace(
-                relation, columns=node.columns, tables=tables, updates=updates
-            )
-    return relations
-
-
 @contextmanager
 def understood(plan: Plan, node: PlanNode) -> Iterator[None]:
     """Turn what fails at a node's JSON into an error that names the plan and the node.
@@ -198,49 +164,7 @@ def understood(plan: Plan, node: PlanNode) -> Iterator[None]:
         ) from error
 
 
-def insert_only(plan: Plan) -> frozenset[int]:
-    """Return the nodes whose output has inserts alone, as the nodes that read it demand.
-
-    A plan does not say which changes a table gets, but Flink compiles some nodes for inserts alone.
-    """
-    ids: set[int] = set()
-    for node in reversed(list(plan.nodes.values())):
-        with understood(plan, node):
-            reads = _reads_inserts(node)
-        if reads or (node.id in ids and node.kind in (*THROUGH, *PASSED, NORMALIZE)):
-            ids |= set(node.inputs)
-    return frozenset(ids)
-
-
-def _reads_inserts(node: PlanNode) -> bool:
-    spec = node.spec
-    if node.kind == "sink":
-        return bool(spec.get("inputChangelogMode") == ["INSERT"])
-    if node.kind in ("group-aggregate", *LOCAL, "window-aggregate", "group-window-aggregate"):
-        return spec.get("needRetraction") is False
-    if node.kind in RANKS:
-        return bool(spec["rankStrategy"]["type"] == "AppendFast")
-    return node.kind in ("deduplicate", "over-aggregate", "interval-join", "window-join",
-                         "window-rank", "window-deduplicate")  # fmt: skip
-
-
-def _relation(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
-    rule = RULES.get(node.kind)
-    if rule is not None and inputs and not reads_incremental(node, inputs):
-        return rule(node, inputs)
-    if node.kind == "table-source-scan":
-        return _scan(node)
-    if node.kind in PASSED and len(inputs) == 1:
-        return inputs[0]
-    return _unknown(node, inputs)
-
-
-def reads_incremental(node: PlanNode, inputs: Sequence[Relation]) -> bool:
-    """Return whether a node reads what an incremental aggregate has added up."""
-    return node.kind == "global-group-aggregate" and any(each.incremental for each in inputs)
-
-
-def _unknown(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+def unknown_rows(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     """Return the relation of a node without a rule, which its whole content identifies."""
     left_out = (
         "id", "type", "description", "inputProperties", "configuration", "outputType", "state",
@@ -285,7 +209,8 @@ def table_of(node: PlanNode) -> str:
     return ""
 
 
-def _scan(node: PlanNode) -> Relation:
+def scanned(node: PlanNode, _: Sequence[Relation]) -> Relation:
+    """Return the rows of a table, with the filters that its connector applies."""
     source = node.spec["scanTableSource"]
     table = table_of(node)
     fields = _table_columns(table, [column.name for column in node.columns])
@@ -314,7 +239,8 @@ def _only_inserts(options: Mapping[str, Any]) -> bool:
     return all(each in INSERT_FORMATS for each in formats)
 
 
-def _calc(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+def computed(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+    """Return rows whose fields are computed, of those that pass a condition."""
     (read,) = inputs
     fields = tuple(_field(each, read) for each in node.spec["projection"])
     return replace(_filtered(read, node.spec.get("condition")), fields=fields, sets=None)
@@ -327,7 +253,7 @@ def _filtered(read: Relation, condition: Mapping[str, Any] | None) -> Relation:
     return replace(read, filters=read.filters | conjuncts(condition, read.fields))
 
 
-def _expand(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+def expanded(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     """Return the rows of grouping sets: each comes once for each, with NULL in what is not in it.
 
     A filter selects the rows: one set more is more rows, and all others stay.
@@ -385,9 +311,15 @@ def _grouped(node: PlanNode, read: Relation) -> tuple[Meaning, ...]:
     return tuple(SET_NUMBER if each == sets.at else sets.fields[each] for each in grouping)
 
 
-def normalized(node: PlanNode, read: Relation) -> Relation:
+def normalized(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     """Return the rows of a table that changes, of which a filter may be left to its node."""
-    return _filtered(read, node.spec.get("filterCondition"))
+    return _filtered(inputs[0], node.spec.get("filterCondition"))
+
+
+def passed(_: PlanNode, inputs: Sequence[Relation]) -> Relation:
+    """Return the rows that are read, as they are."""
+    (read,) = inputs
+    return read
 
 
 def _field(projected: Mapping[str, Any], read: Relation) -> Meaning:
@@ -407,7 +339,8 @@ def _field(projected: Mapping[str, Any], read: Relation) -> Meaning:
     return expression(projected, read.fields)
 
 
-def _union(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+def united(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+    """Return the rows of all inputs."""
     # in the same order in all fields: what comes of one table twice must not be mixed up
     by_rows = sorted(
         ((_with_filters(each), each) for each in inputs),
@@ -427,7 +360,8 @@ def _with_filters(read: Relation) -> Meaning:
     return phrase("{} WHERE {}", read.rows, Series(ordered(read.filters), " AND "))
 
 
-def _local(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+def partial(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+    """Return what a local aggregate has added up, and what it reads."""
     (read,) = inputs
     grouping = node.spec["grouping"]
     keys = read.named(grouping)
@@ -451,7 +385,8 @@ def grouping_sets(node: PlanNode, read: Relation) -> dict[int, frozenset[Meaning
     return {} if read.sets is None else read.sets.of(node.spec["grouping"])
 
 
-def _aggregate(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+def groups(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+    """Return a row for each group."""
     source, keys, window = aggregated(node, inputs[0])
     groups = phrase(" BY [{}]{}", listed(keys), _in(window))
     calls = [call_of(call, source).marked(groups) for call in node.spec["aggCalls"]]
@@ -547,7 +482,8 @@ def told_apart(inputs: Sequence[Relation]) -> tuple[Relation, Relation]:
     )  # fmt: skip
 
 
-def _join(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+def joined(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+    """Return the rows of a join of two inputs."""
     kind = join_spec(node)["joinType"]
     left, right = told_apart(inputs)
     text = phrase("{} {}", node.kind, condition_of(node, inputs))
@@ -566,7 +502,7 @@ def _join(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     return Relation(rows, left.filters | right.filters, fields, node.columns, updates)
 
 
-def _lookup_join(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+def looked_up(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     """Return the rows of a join with a table that is asked for each row.
 
     A field of that table has the key by which it was found: two lookups find different rows.
@@ -576,7 +512,7 @@ def _lookup_join(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     table = str(source["table"]["identifier"])
     row = plan_type(spec["temporalTable"]["outputType"])
     if not isinstance(row, RowType):  # of types that have no text
-        return _unknown(node, inputs)
+        return unknown_rows(node, inputs)
     columns = _table_columns(table, [field.name for field in row.fields])
     equal = ordered(
         phrase("{} = {}", columns[int(index)], _lookup_key(key, left))
@@ -655,7 +591,8 @@ def rank_of(node: PlanNode, read: Relation) -> Meaning:
     return phrase("TOP {} {} OF {}{}", spec["rankType"], order, of, window)
 
 
-def _rank(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+def ranked(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+    """Return the rows that a TopN or a deduplication keeps."""
     (read,) = inputs
     text = phrase("{} {}", rank_of(node, read), in_words(node.spec.get("rankRange", {})))
     rows = phrase("{} {}", read.rows, text)
@@ -668,7 +605,8 @@ def _rank(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     return Relation(rows, read.filters, fields, node.columns, not inserts)
 
 
-def _over(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+def over(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+    """Return rows with the results of an OVER."""
     (read,) = inputs
     known = over_input(node, read)
     calls = [call_of(call, known).marked(phrase(" {}", of)) for of, call in over_calls(node, read)]
@@ -707,32 +645,11 @@ def _bound(bound: Mapping[str, Any], known: Relation) -> Meaning:
     return phrase("{}{}{}", bound["kind"], preceding, of)
 
 
-def _window_function(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+def windowed(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+    """Return rows with the windows that they are in."""
     (read,) = inputs
     window = _in(window_of(node, read))
     added = [phrase("{}{}", each.name, window) for each in node.columns[len(read.fields) :]]
     return replace(
         read, rows=phrase("{}{}", read.rows, window), fields=(*read.fields, *added), sets=None
     )
-
-
-RULES: Mapping[str, Callable[[PlanNode, Sequence[Relation]], Relation]] = {
-    "calc": _calc,
-    "async-calc": _calc,
-    "expand": _expand,
-    "union": _union,
-    NORMALIZE: lambda node, inputs: normalized(node, inputs[0]),
-    **dict.fromkeys(AGGREGATES, _aggregate),
-    **dict.fromkeys(LOCAL, _local),
-    "join": _join,
-    "interval-join": _join,
-    "window-join": _join,
-    "temporal-join": _join,
-    "lookup-join": _lookup_join,
-    **dict.fromkeys(RANKS, _rank),
-    "deduplicate": _rank,
-    "window-rank": _rank,
-    "window-deduplicate": _rank,
-    "over-aggregate": _over,
-    "window-table-function": _window_function,
-}

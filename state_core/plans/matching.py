@@ -17,7 +17,8 @@ from statelake.state_core.errors import (
     did_you_mean,
 )
 from statelake.state_core.plans.around import NodesAround, conditions_passed
-from statelake.state_core.plans.lineage import lineage_of, widens
+from statelake.state_core.plans.kinds import kind_of, lineage_of, states_of, whole_node
+from statelake.state_core.plans.lineage import widens
 from statelake.state_core.plans.matches import (
     MISSED,
     ColumnMatch,
@@ -44,8 +45,6 @@ from statelake.state_core.plans.states import (
     StateColumn,
     ValuePlace,
     is_session,
-    states_of,
-    whole_node,
 )
 from statelake.state_core.plans.versions import (
     FILTERED_CHANGES,
@@ -479,14 +478,6 @@ def _shown_key(states: NodeStates) -> str:
     return ", ".join(f"{shortened(key)} {kind}" for key, kind in pairs)
 
 
-# the message for a node whose state concerns that node alone, by its kind
-WHOLE = {
-    "match": "matches that have begun stand for places in MATCH_RECOGNIZE as it was",
-    "process-table-function": "what a process table function holds is its own, by its call",
-    "multi-join": "a join of several tables holds the rows of each for the conditions as they were",
-    "delta-join": "it holds records that wait for lookups, none if its sources had been idle",
-    "lookup-join": "it holds records that wait for lookups, none if its sources had been idle",
-}
 ALL_IN_ONE = "one for all rows"
 MATERIALIZED = "it holds what lookups found, by which rows are taken back"
 
@@ -495,7 +486,7 @@ def _kept_whole(states: NodeStates) -> str:
     """Return why a node's state is kept only if nothing of it changes."""
     if states.node.spec.get("requireUpsertMaterialize"):
         return MATERIALIZED
-    return WHOLE.get(states.family, "what it holds is known as a whole alone")
+    return kind_of(states.node).why
 
 
 def _differences(old: NodeStates, new: NodeStates) -> Iterator[str]:

@@ -18,9 +18,6 @@ from typing import Any
 
 from statelake.state_core.plans.data_views import EMPTY_VIEW, map_view_type, with_nullable
 from statelake.state_core.plans.lineage import (
-    AGGREGATES,
-    PASSED,
-    RANKS,
     Relation,
     aggregated,
     call_of,
@@ -28,15 +25,15 @@ from statelake.state_core.plans.lineage import (
     grouping_sets,
     join_keys,
     join_spec,
-    normalized,
     order_of,
     over_calls,
     over_input,
     rank_of,
-    reads_incremental,
     table_of,
     told_apart,
-    understood,
+)
+from statelake.state_core.plans.lineage import (
+    normalized as normalized_rows,
 )
 from statelake.state_core.plans.meanings import (
     NOTHING,
@@ -231,66 +228,6 @@ class NodeStates:
         return not str(times[0]).startswith("0 ") if times else None
 
 
-def states_of(plan: Plan, relations: Mapping[int, Relation]) -> dict[int, NodeStates]:
-    """Return the nodes of a plan that keep state, by number.
-
-    Args:
-        plan: The plan.
-        relations: What each of its nodes emits, as `lineage_of` returns it.
-    """
-    states = {}
-    for node in plan.nodes.values():
-        inputs = [relations[each] for each in node.inputs]
-        rule = RULES.get(node.kind)
-        if rule is not None and not reads_incremental(node, inputs):
-            with understood(plan, node):
-                states[node.id] = rule(plan, node, inputs)
-        elif node.kind not in STATELESS or node.spec.get("requireUpsertMaterialize"):
-            with understood(plan, node):
-                states[node.id] = whole_node(node, relations[node.id], inputs)
-    for number, use in _uses(plan, relations).items():
-        states[number] = replace(states[number], use=use)
-    return states
-
-
-def _uses(
-    plan: Plan, relations: Mapping[int, Relation]
-) -> dict[int, tuple[frozenset[Hashable], frozenset[Hashable]]]:
-    """Return the use of each source and sink of a plan, by number."""
-    # of each node whose rows pass, the sources that they come from
-    sources: dict[int, frozenset[int]] = {}
-    uses: dict[int, tuple[set[Hashable], set[Hashable]]] = {}
-    for node in plan.nodes.values():
-        if node.kind == "table-source-scan":
-            sources[node.id] = frozenset((node.id,))
-            uses[node.id] = (set(), set())
-            continue
-        if node.kind in (*PASSED, *STATELESS):
-            sources[node.id] = frozenset().union(
-                *(sources.get(e, frozenset()) for e in node.inputs)
-            )
-            if node.kind != "union":
-                continue
-        for index, each in enumerate(node.inputs):
-            read, made = relations[each], relations[node.id]
-            at = -1 if node.kind == "union" else index
-            to = node.kind, at, table_of(node), made.rows
-            used = [uses[number] for number in sources.get(each, ())]
-            if node.kind == "sink":
-                used.append(uses.setdefault(node.id, (set(), set())))
-            for rough, exact in used:
-                rough.add(to)
-                exact.add((to, read.fields, read.filters))
-    return {number: (frozenset(one), frozenset(other)) for number, (one, other) in uses.items()}
-
-
-STATELESS = (
-    "calc", "exchange", "union", "local-group-aggregate", "local-window-aggregate", "expand",
-    "correlate", "python-calc", "python-correlate", "values", "lookup-join",
-    "drop-update-before", "mini-batch-assigner", "watermark-assigner",
-)  # fmt: skip
-
-
 def _made(
     node: PlanNode,
     family: str,
@@ -306,90 +243,8 @@ def _made(
         node, family, tuple(each.rows for each in inputs),
         frozenset().union(*(each.filters for each in filtered)),
         tuple(map(bare, inputs[0].named(keys or ()))), settings or {}, tuple(states), limits or {},
-        key_types=_types(inputs[0], keys or ()), key_names=_names(inputs[0], keys or ()),
+        key_types=_types(inputs[0], keys or ()), key_names=names_of(inputs[0], keys or ()),
     )  # fmt: skip
-
-
-def whole_node(node: PlanNode, emitted: Relation, inputs: Sequence[Relation]) -> NodeStates:
-    """Return a node whose state stays if all of the node is equal: only that tells what it means.
-
-    Args:
-        node: The node.
-        emitted: What it emits.
-        inputs: What it reads.
-    """
-    reads = tuple(phrase("{} ({})", each.rows, _typed_fields(each)) for each in inputs)
-    filters = frozenset().union(*(each.filters for each in inputs))
-    times = [
-        not str(each.get("ttl")).startswith("0 ") for each in node.spec.get("state") or ()
-        if each.get("ttl")
-    ]  # fmt: skip
-    read, keys = _whole_keys(node, inputs)
-    own = Series(ordered(emitted.filters - filters), " and ")
-    settings: dict[str, Meaning] = {
-        "content": phrase("{} ({}) WHERE {}", emitted.rows, Series(emitted.fields), own),
-        "key": Series(ordered(read.named(keys))), "time to live": phrase("{}", str(times)),
-    }  # fmt: skip
-    return NodeStates(
-        node, node.kind, reads, filters, (), settings, _whole_states(node, inputs), identity=True,
-        key_names=_names(read, keys),
-    )  # fmt: skip
-
-
-def _typed_fields(read: Relation) -> Series:
-    pairs = zip(read.fields, read.columns, strict=True)
-    return Series(tuple(phrase("{} {}", field, str(column.type)) for field, column in pairs))
-
-
-def _whole_keys(node: PlanNode, inputs: Sequence[Relation]) -> tuple[Relation, Sequence[int]]:
-    """Return the input and its fields by which a node's state is kept; none if it has no key."""
-    read, spec = (*inputs, _NO_ROWS)[0], node.spec
-    if node.kind == "match":
-        return read, spec["matchSpec"]["partition"]["fields"]
-    if node.kind == "process-table-function":
-        for each in spec["functionCall"]["operands"]:
-            if each.get("partitionKeys"):
-                return inputs[each["inputIndex"]], each["partitionKeys"]
-    if node.kind == "window-table-function":
-        return read, spec["windowing"]["window"].get("partition_key_indices") or ()
-    if node.kind == "multi-join":
-        return read, spec["inputProperties"][0]["requiredDistribution"].get("keys", ())
-    if node.kind == "lookup-join":  # Flink 1 keeps what was found by what is looked up
-        looked_up = [each["index"] for each in spec["lookupKeys"].values() if "index" in each]
-        return read, spec.get("inputUpsertKey") or looked_up
-    return read, ()
-
-
-_NO_ROWS = Relation(NOTHING, frozenset(), (), (), updates=False)
-
-
-def _whole_states(node: PlanNode, inputs: Sequence[Relation]) -> tuple[NodeState, ...]:
-    """Return the states of a node of which rows are known, though not what they mean together."""
-    if node.kind == "match":
-        rows = {ValuePlace.VALUE: _columns(inputs[0])}
-        names = ("eventQueuesStateName", "sharedBuffer-events")
-        return tuple(NodeState(name, "rows", rows) for name in names)
-    if node.kind == "multi-join":
-        unique = node.spec["inputUniqueKeys"]
-        return tuple(
-            NodeState(
-                f"multi-join-input-{at}", "rows",
-                {ValuePlace.VALUE if unique[at] else ValuePlace.USER_KEY: _columns(read)}, at,
-            )
-            for at, read in enumerate(inputs)
-        )  # fmt: skip
-    if node.kind == "window-table-function" and is_session(node):
-        rows = {ValuePlace.VALUE: _columns(inputs[0])}
-        return (NodeState("session-window-tvf-acc", "rows", rows, -1),)
-    if node.kind == "lookup-join" and node.spec.get("requireUpsertMaterialize"):
-        columns = tuple(
-            StateColumn(phrase("{}", column.name), column.name, column.type, column=column.name)
-            for column in node.columns[len(inputs[0].columns) :]
-        )
-        if node.spec.get("lookupKeyContainsPrimaryKey"):
-            return (NodeState("unique-value", "row", {ValuePlace.VALUE: columns}),)
-        return (NodeState("values", "list of rows", {ValuePlace.VALUE: columns}),)
-    return ()
 
 
 def is_session(node: PlanNode) -> bool:
@@ -401,7 +256,7 @@ def _window(node: PlanNode) -> Mapping[str, Any]:
     return (node.spec.get("windowing") or {}).get("window") or {}
 
 
-def _table(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+def connector(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     """Return a source or a sink: its state is the connector's, and goes with the table."""
     settings: dict[str, Meaning] = {"table": phrase("{}", table_of(node))}
     if inputs and node.spec.get("requireUpsertMaterialize"):
@@ -411,7 +266,7 @@ def _table(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
             read = replace(read, columns=columns)
         names = [column.name for column in read.columns]
         keys = [names.index(name) for name in named] if set(named) <= set(names) else None
-        pairs = zip(_columns(inputs[0]), read.columns, strict=True)
+        pairs = zip(row_columns(inputs[0]), read.columns, strict=True)
         rows = {ValuePlace.VALUE: tuple(replace(one, type=column.type) for one, column in pairs)}
         state = NodeState("values", "list of rows", rows, updates=True)
         made = _made(node, node.kind, [read], keys, [state], settings)
@@ -442,7 +297,7 @@ def _physical(node: PlanNode) -> tuple[Column, ...]:
     return tuple(columns)
 
 
-def _columns(read: Relation) -> tuple[StateColumn, ...]:
+def row_columns(read: Relation) -> tuple[StateColumn, ...]:
     """Return the columns of the rows of a relation, as state holds them: null where it is new."""
     return tuple(
         StateColumn(field, column.name, column.type, column=column.name)
@@ -451,14 +306,15 @@ def _columns(read: Relation) -> tuple[StateColumn, ...]:
 
 
 def _chosen(read: Relation, indexes: Sequence[int]) -> tuple[StateColumn, ...]:
-    columns = _columns(read)
+    columns = row_columns(read)
     return tuple(columns[index] for index in indexes)
 
 
 # --------------------------------------------------------------------------- aggregates
 
 
-def _aggregate(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+def accumulated(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    """Return an aggregate, which holds accumulators."""
     source, keys, window = aggregated(node, inputs[0])
     windowed = window is not NOTHING
     spec = node.spec
@@ -477,7 +333,7 @@ def _aggregate(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeSt
     own = {inputs[0].sets.rows} if sets and inputs[0].sets else frozenset()
     return replace(
         made, keys=tuple(map(bare, keys)), key_types=_types(inputs[0], spec["grouping"]),
-        key_names=_names(inputs[0], spec["grouping"]), sets=sets, filters=made.filters - own,
+        key_names=names_of(inputs[0], spec["grouping"]), sets=sets, filters=made.filters - own,
     )  # fmt: skip
 
 
@@ -559,7 +415,7 @@ def _accumulator(
     value = with_nullable(result, nullable=True)
     argument = source.columns[call["argList"][0]].type if call["argList"] else result
     words = ["distinct"] if call.get("distinct") else []
-    words += _names(source, call["argList"])
+    words += names_of(source, call["argList"])
     words += ["filtered"] if call.get("filterArg", -1) >= 0 else []
 
     plain = not call.get("distinct") and len(call["argList"]) < 2
@@ -613,7 +469,8 @@ def _accumulator(
     ]  # fmt: skip
 
 
-def _names(read: Relation, indexes: Sequence[int]) -> tuple[str, ...]:
+def names_of(read: Relation, indexes: Sequence[int]) -> tuple[str, ...]:
+    """Return the names of some columns."""
     return tuple(read.columns[index].name for index in indexes)
 
 
@@ -642,7 +499,7 @@ def _views(
             Aggregate("DISTINCT", source.named(arguments), marks=() if bits else tuple(of)),
             f"DISTINCT {', '.join(source.columns[each].name for each in arguments)}",
             map_view_type().type, EMPTY_VIEW, True, f"distinctAcc_{number}",
-            _types(source, arguments), "_".join(["distinct", *_names(source, arguments)]),
+            _types(source, arguments), "_".join(["distinct", *names_of(source, arguments)]),
             unfiltered=not bits and source.fields[0] in of,
             bits=tuple(places[arguments]),
             tallies=not bits,
@@ -677,7 +534,8 @@ def _zero(kind: LogicalType) -> Any:
     return 0.0 if kind.root in ("FLOAT", "DOUBLE") else 0
 
 
-def _over(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+def over(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    """Return an OVER, which holds accumulators and rows."""
     (read,) = inputs
     source = over_input(node, read)
     calls = over_calls(node, read)
@@ -690,7 +548,7 @@ def _over(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     states = [
         # a row that leaves a bounded window is taken from what was added up
         NodeState("accState", "accumulators", {ValuePlace.VALUE: tuple(columns)}, updates=bounded),
-        NodeState("inputState", "lists of rows by time", {ValuePlace.VALUE: _columns(read)}),
+        NodeState("inputState", "lists of rows by time", {ValuePlace.VALUE: row_columns(read)}),
     ]
     settings: dict[str, Meaning] = {"window": Series(windows, " ")}
     made = _made(node, node.kind, inputs, over["partition"]["fields"], states, settings)
@@ -710,7 +568,8 @@ def _time_kind(read: Relation, fields: Sequence[Mapping[str, Any]]) -> str:
 # --------------------------------------------------------------------------- joins
 
 
-def _join(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+def joined(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    """Return a join, which holds the rows of both sides."""
     spec = node.spec["joinSpec"]
     kind = spec["joinType"]
     outer = {"left": kind not in ("INNER", "RIGHT"), "right": kind in ("RIGHT", "FULL")}
@@ -719,10 +578,12 @@ def _join(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
               node.spec.get(f"{side}UpsertKeys") or (), outer=outer[side], index=at)
         for at, side in enumerate(("left", "right"))
     ]  # fmt: skip
-    return _joined(node, inputs, states)
+    return _join_states(node, inputs, states)
 
 
-def _joined(node: PlanNode, inputs: Sequence[Relation], states: Sequence[NodeState]) -> NodeStates:
+def _join_states(
+    node: PlanNode, inputs: Sequence[Relation], states: Sequence[NodeState]
+) -> NodeStates:
     spec = join_spec(node)
     settings = {"condition": condition_of(node, inputs)}
     made = _made(node, node.kind, inputs, spec["leftKeys"], states, settings)
@@ -739,7 +600,7 @@ def _side(
     index: int,
 ) -> NodeState:
     """Return the state of one side of a join, which depends on what is unique in its rows."""
-    rows = _columns(read)
+    rows = row_columns(read)
     row_form = "row and matches" if outer else "row"
     if not unique:
         form = f"rows with counts{' and matches' if outer else ''}"
@@ -754,30 +615,29 @@ def _side(
     )  # fmt: skip
 
 
-# the states of joins that hold all of both sides for some time, and how
-SIDES = {
-    "interval-join": ("IntervalJoinLeftCache", "IntervalJoinRightCache", "lists of rows by time"),
-    "window-join": ("left-records", "right-records", "list of rows"),
-    "temporal-join": ("left", "right", "rows by time"),
-}
+def sides(
+    left: str, right: str, form: str
+) -> Callable[[Plan, PlanNode, Sequence[Relation]], NodeStates]:
+    """Return what a join keeps that holds all of both sides for some time."""
 
+    def kept(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+        states = [
+            NodeState(name, form, {ValuePlace.VALUE: row_columns(read)}, -1)
+            for name, read in zip((left, right), inputs, strict=True)
+        ]
+        return _join_states(node, inputs, states)
 
-def _timed_join(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
-    *names, form = SIDES[node.kind]
-    states = [
-        NodeState(name, form, {ValuePlace.VALUE: _columns(read)}, -1)
-        for name, read in zip(names, inputs, strict=True)
-    ]
-    return _joined(node, inputs, states)
+    return kept
 
 
 # --------------------------------------------------------------------------- ranks
 
 
-def _deduplicate(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+def deduplicated(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    """Return a deduplication, which holds a row of each key, or that there was one."""
     (read,) = inputs
     spec = node.spec
-    rows = {ValuePlace.VALUE: _columns(read)}
+    rows = {ValuePlace.VALUE: row_columns(read)}
     change = None
     if spec["keepLastRow"]:
         states = [NodeState("deduplicate-state", "row", rows)]
@@ -796,14 +656,15 @@ def _deduplicate(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> Node
     return replace(made, change=change)
 
 
-def _rank(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+def ranked(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    """Return a TopN, which holds the rows that it emits, or all."""
     (read,) = inputs
     spec = node.spec
     strategy = spec["rankStrategy"]
     order = spec["orderBy"]["fields"]
     sort_key = _chosen(read, [each["index"] for each in order])
     types = ", ".join(str(column.type) for column in sort_key)
-    rows = _columns(read)
+    rows = row_columns(read)
     kind = strategy["type"]
     if kind == "AppendFast" and _is_as_rows_come(read, order):
         states = [NodeState("counterState", "the number of rows that came")]
@@ -855,11 +716,12 @@ def _range_text(kept: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in sorted(kept.items()))
 
 
-def _window_rank(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+def window_ranked(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    """Return a TopN of each window."""
     (read,) = inputs
     spec = node.spec
     sort_key = _chosen(read, [each["index"] for each in spec["sortSpec"]["fields"]])
-    places = {ValuePlace.USER_KEY: sort_key, ValuePlace.VALUE: _columns(read)}
+    places = {ValuePlace.USER_KEY: sort_key, ValuePlace.VALUE: row_columns(read)}
     state = NodeState("window_rank", "lists of rows by sort key", places, -1)
     return _made(
         node, node.kind, inputs, spec["partitionSpec"]["fields"], [state],
@@ -868,18 +730,20 @@ def _window_rank(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeSta
     )  # fmt: skip
 
 
-def _window_deduplicate(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+def window_deduplicated(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    """Return a deduplication of each window."""
     (read,) = inputs
-    state = NodeState("window_deduplicate", "row", {ValuePlace.VALUE: _columns(read)}, -1)
+    state = NodeState("window_deduplicate", "row", {ValuePlace.VALUE: row_columns(read)}, -1)
     keys = node.spec["partitionKeys"]
     return _made(node, node.kind, inputs, keys, [state], {"order": rank_of(node, read)})
 
 
-def _normalize(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+def normalized(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    """Return the normalization of a table's changes, which holds the last row of each key."""
     (read,) = inputs
-    state = NodeState("deduplicate-state", "row", {ValuePlace.VALUE: _columns(read)})
+    state = NodeState("deduplicate-state", "row", {ValuePlace.VALUE: row_columns(read)})
     # what its own filter held back, or let pass, was told by the old one
-    passed = normalized(node, read)
+    passed = normalized_rows(node, inputs)
     made = _made(node, node.kind, [passed], node.spec["uniqueKeys"], [state])
     conditions = [
         each.spec["condition"] for each in plan.nodes.values()
@@ -888,19 +752,3 @@ def _normalize(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeSt
     return replace(
         made, withheld=frozenset().union(*(conjuncts(each, passed.fields) for each in conditions))
     )
-
-
-Rule = Callable[[Plan, PlanNode, Sequence[Relation]], NodeStates]
-RULES: Mapping[str, Rule] = {
-    "table-source-scan": _table,
-    "sink": _table,
-    **dict.fromkeys(AGGREGATES, _aggregate),
-    "over-aggregate": _over,
-    "join": _join,
-    **dict.fromkeys(SIDES, _timed_join),
-    "deduplicate": _deduplicate,
-    **dict.fromkeys(RANKS, _rank),
-    "window-rank": _window_rank,
-    "window-deduplicate": _window_deduplicate,
-    "changelog-normalize": _normalize,
-}  # fmt: skip

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from statelake.state_core.errors import DeclarationError
-from statelake.state_core.plans.lineage import Relation, lineage_of
+from statelake.state_core.plans.kinds import lineage_of
+from statelake.state_core.plans.lineage import Relation
 from statelake.state_core.plans.matching import match_plans
 from statelake.state_core.plans.meanings import (
     MOST_LETTERS,

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from statelake.state_core.errors import StateError
-from statelake.state_core.plans.lineage import lineage_of, widens
+from statelake.state_core.plans.kinds import lineage_of, states_of
+from statelake.state_core.plans.lineage import widens
 from statelake.state_core.plans.matches import Fate, PlanMatch, worst
 from statelake.state_core.plans.matching import match_plans, same_bytes, with_held
 from statelake.state_core.plans.meanings import Call, Cast, TableColumn, bare, marked, phrase
 from statelake.state_core.plans.plan import Plan, parse_plan
-from statelake.state_core.plans.states import ValuePlace, states_of
+from statelake.state_core.plans.states import ValuePlace
 from statelake.state_core.plans.unaided import flink_unaided
 from statelake.state_core.serializers.sql.types.logical_type_parser import parse_logical_type
 from tests.integration.flink.sql_plans import (
