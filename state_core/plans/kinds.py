@@ -121,10 +121,12 @@ def states_of(plan: Plan, relations: Mapping[int, Relation]) -> dict[int, NodeSt
     kept = {}
     for node in plan.nodes.values():
         inputs, kind = [relations[each] for each in node.inputs], kind_of(node)
+        if kind.stateless and not node.spec.get("requireUpsertMaterialize"):
+            continue
         with understood(plan, node):
             if kind.keeps is not None and not _reads_incremental(node, inputs):
                 kept[node.id] = kind.keeps(plan, node, inputs)
-            elif not kind.stateless or node.spec.get("requireUpsertMaterialize"):
+            else:
                 kept[node.id] = whole_node(node, relations[node.id], inputs)
     for number, use in _uses(plan, relations).items():
         kept[number] = replace(kept[number], use=use)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import Any
 from weakref import WeakValueDictionary
 
 from statelake.state_core.errors import DeclarationError
@@ -60,8 +60,8 @@ class Meaning(metaclass=_OneOfEach):
 
     def __post_init__(self) -> None:
         """Give it what follows from its parts, and a number."""
-        text = self.shown()[:MOST_LETTERS]
-        self.__dict__.update(text=text, plain=self.is_plain(), number=next(_NUMBERS))
+        text = _text_of(self)[:MOST_LETTERS]
+        self.__dict__.update(text=text, plain=_is_plain(self), number=next(_NUMBERS))
 
     def __repr__(self) -> str:
         """Return its text."""
@@ -71,63 +71,35 @@ class Meaning(metaclass=_OneOfEach):
         """Return what makes it again: also in another process it is one object."""
         return type(self), tuple(vars(self)[name] for name in type(self).__match_args__)
 
-    def shown(self) -> str:
-        """Return its text, of which the beginning is kept."""
-        raise NotImplementedError
-
-    def is_plain(self) -> bool:
-        """Return whether its values are those of columns."""
-        return False
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TableColumn(Meaning):
-    """A column of a table."""
+    """A column of a table: `orders.amount`."""
 
     table: str
     name: str
 
-    def shown(self) -> str:
-        """Return `orders.amount`."""
-        return f"{self.table}.{self.name}"
-
-    def is_plain(self) -> bool:
-        """Return that they are."""
-        return True
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Cast(Meaning):
-    """A column that is cast to a wider type, in which it has the same values."""
+    """A column cast to a wider type, in which it has the same values: `orders.amount AS BIGINT`."""
 
     of: Meaning
     to: str
 
-    def shown(self) -> str:
-        """Return `orders.amount AS BIGINT`."""
-        return f"{self.of} AS {self.to}"
-
-    def is_plain(self) -> bool:
-        """Return whether those of the column are."""
-        return self.of.plain
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Call(Meaning):
-    """A function of its operands; its type is empty where it follows from theirs."""
+    """A function of its operands; its type is empty where it follows from theirs: `UPPER(o.c)`."""
 
     function: str
     operands: tuple[Meaning, ...] = ()
     to: str = ""
 
-    def shown(self) -> str:
-        """Return `+(orders.a, orders.b AS INTEGER)`."""
-        return f"{self.function}({_joined(self.operands)}{self.to and f' AS {self.to}'})"
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Aggregate(Meaning):
-    """A function of the values of many rows.
+    """A function of the values of many rows: `SUM(DISTINCT o.v) FILTER (o.paid) BY [o.g]`.
 
     Attributes:
         function: Its name.
@@ -143,21 +115,10 @@ class Aggregate(Meaning):
     only: Meaning | None = None
     marks: tuple[Meaning, ...] = ()
 
-    def shown(self) -> str:
-        """Return `SUM(DISTINCT orders.amount) FILTER (orders.paid) BY [orders.customer]`."""
-        distinct = "DISTINCT " if self.distinct else ""
-        only = "" if self.only is None else f" FILTER ({self.only})"
-        return (
-            f"{self.function}({distinct}{_joined(self.arguments)}){only}{_joined(self.marks, '')}"
-        )
-
-    def is_plain(self) -> bool:
-        """Return whether it is one of the values."""
-        return self.function in ("MIN", "MAX")
-
     def marked(self, mark: Meaning) -> Aggregate:
         """Return the same with one more mark."""
-        return replace(self, marks=(*self.marks, mark))
+        marks = *self.marks, mark
+        return Aggregate(self.function, self.arguments, self.distinct, self.only, marks)
 
     def called(self, function: str) -> Aggregate:
         """Return another function of the same."""
@@ -171,17 +132,6 @@ class Series(Meaning):
     parts: tuple[Meaning, ...]
     by: str = ", "
 
-    def shown(self) -> str:
-        """Return them one after the other."""
-        return _joined(self.parts, self.by)
-
-    def is_plain(self) -> bool:
-        """Return whether those of each are."""
-        return all(each.plain for each in self.parts)
-
-
-Part: TypeAlias = Meaning | str | int
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Phrase(Meaning):
@@ -191,24 +141,41 @@ class Phrase(Meaning):
     """
 
     form: str
-    parts: tuple[Part, ...] = ()
-    made_plain: bool = False
-
-    def shown(self) -> str:
-        """Return the form with its parts."""
-        return self.form.format(*self.parts)
-
-    def is_plain(self) -> bool:
-        """Return whether they are made of plain ones."""
-        return self.made_plain
+    parts: tuple[Meaning | str | int, ...] = ()
+    is_plain: bool = False
 
 
-def phrase(form: str, *parts: Part, plain: bool = False) -> Phrase:
-    """Return a phrase."""
-    return Phrase(form, parts, plain)
+def _text_of(tree: Meaning) -> str:
+    """Return a text, which may be longer than what is kept of it."""
+    match tree:
+        case TableColumn(table, name):
+            return f"{table}.{name}"
+        case Cast(of, to):
+            return f"{of} AS {to}"
+        case Call(function, operands, to):
+            return f"{function}({_joined(operands)}{to and f' AS {to}'})"
+        case Aggregate(function, arguments, distinct, only, marks):
+            given = f"{'DISTINCT ' if distinct else ''}{_joined(arguments)}"
+            where = "" if only is None else f" FILTER ({only})"
+            return f"{function}({given}){where}{_joined(marks, '')}"
+        case Series(parts, by):
+            return _joined(parts, by)
+        case Phrase(form, values):
+            return form.format(*values)
+    raise NotImplementedError
 
 
-NOTHING = phrase("")
+def _is_plain(tree: Meaning) -> bool:
+    match tree:
+        case Cast(of):
+            return of.plain
+        case Aggregate(function):
+            return function in ("MIN", "MAX")
+        case Series(parts):
+            return all(each.plain for each in parts)
+        case Phrase():
+            return tree.is_plain
+    return isinstance(tree, TableColumn)
 
 
 def _joined(parts: Iterable[Meaning], by: str = ", ") -> str:
@@ -219,6 +186,14 @@ def _joined(parts: Iterable[Meaning], by: str = ", ") -> str:
         if len(text) > MOST_LETTERS:
             break
     return text
+
+
+def phrase(form: str, *parts: Meaning | str | int, plain: bool = False) -> Phrase:
+    """Return a phrase."""
+    return Phrase(form, parts, plain)
+
+
+NOTHING = phrase("")
 
 
 def ordered(meanings: Iterable[Meaning]) -> tuple[Meaning, ...]:
@@ -236,7 +211,7 @@ def listed(meanings: Iterable[Meaning]) -> Series:
     return Series(ordered(map(bare, meanings)))
 
 
-def marked(meaning: Meaning, mark: Part) -> Meaning:
+def marked(meaning: Meaning, mark: Meaning | str) -> Meaning:
     """Return the meaning of a column with a mark, before the wider type that it is cast to."""
     if isinstance(meaning, Cast):
         return Cast(marked(meaning.of, mark), meaning.to)
