@@ -268,7 +268,6 @@ def _appended(spec: Spec) -> bool:
 
 UNKNOWN = NodeKind()
 _PASSED = NodeKind(lineage.passed, stateless=True, passes=True, as_read=True)
-_SORTED = NodeKind(lineage.passed, passes=True, as_read=True)
 _LOCAL = NodeKind(lineage.partial, stateless=True, inserts=_never_updated)
 _AGGREGATE = NodeKind(lineage.groups, states.accumulated, inserts=_never_updated)
 _GLOBAL = NodeKind(lineage.groups, states.accumulated)
@@ -291,8 +290,8 @@ KINDS: Mapping[str, NodeKind] = {
     "watermark-assigner": _PASSED,
     "mini-batch-assigner": _PASSED,
     "drop-update-before": _PASSED,
-    "sort": _SORTED,
-    "temporal-sort": _SORTED,
+    "sort": NodeKind(lineage.passed, passes=True, as_read=True),
+    "temporal-sort": NodeKind(lineage.passed, states.time_sorted, passes=True, as_read=True),
     "changelog-normalize": NodeKind(lineage.normalized, states.normalized, as_read=True),
     "local-group-aggregate": _LOCAL,
     "local-window-aggregate": _LOCAL,

@@ -699,6 +699,20 @@ def ranked(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     )  # fmt: skip
 
 
+def time_sorted(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    """Return a sort by time, which holds rows until it is their turn."""
+    (read,) = inputs
+    order = node.spec["orderBy"]["fields"]
+    rows = {ValuePlace.VALUE: row_columns(read)}
+    states = [NodeState("sortState", "list of rows", rows, -1)]
+    if _time_kind(read, order) == ROWTIME:
+        states = [
+            NodeState("dataState", "lists of rows by time", rows, -1),
+            NodeState("lastTriggeringTsState", "the time of the last rows", index=-1),
+        ]
+    return _made(node, node.kind, inputs, None, states, {"order": order_of(order, read)})
+
+
 def _is_as_rows_come(read: Relation, order: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether the first rows of a key are those that come first, which are not held."""
     return len(order) == 1 and order[0]["isAscending"] and _time_kind(read, order) == PROCTIME

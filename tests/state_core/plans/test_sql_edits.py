@@ -254,6 +254,43 @@ def test_what_a_topn_keeps(strategy: str, end: int, time: str, names: list[str])
     assert [state.name for state in states_of(plan, lineage_of(plan))[rank.id].states] == names
 
 
+def _sorted_by_time(kind: str, columns: str, *, descending: bool = False) -> Plan:
+    """The plan of rows in the order of time, and of their first column."""
+    time = {"type": "TIMESTAMP_WITH_LOCAL_TIME_ZONE", "precision": 3, "kind": kind}
+    fields = [{"name": "ts", "fieldType": time}]
+    fields += [{"name": name, "fieldType": "INT"} for name in columns]
+    by = [{"index": at, "isAscending": not (at and descending), "nullIsLast": False}
+          for at in (0, 1)]  # fmt: skip
+    nodes: list[dict[str, Any]] = [
+        {"type": "stream-exec-table-source-scan_2",
+         "scanTableSource": {"table": {"identifier": "`c`.`d`.`o`"}}},
+        {"type": "stream-exec-exchange_1"},
+        {"type": "stream-exec-temporal-sort_1", "orderBy": {"fields": by}},
+    ]  # fmt: skip
+    nodes = [{**node, "id": at, "outputType": {"type": "ROW", "fields": fields}}
+             for at, node in enumerate(nodes)]  # fmt: skip
+    edges = [{"source": 0, "target": 1}, {"source": 1, "target": 2}]
+    return parse_plan(json.dumps({"flinkVersion": "2.3", "nodes": nodes, "edges": edges}), "plan")
+
+
+@pytest.mark.parametrize("kind", ["ROWTIME", "PROCTIME"])
+def test_rows_that_wait_for_their_turn_keep(kind: str) -> None:
+    """In a sort by time, also if they get a column; in another order they are lost."""
+    old = _sorted_by_time(kind, "ab")
+    for new, fate, column in (
+        (old, Fate.KEEPS, Fate.KEEPS),
+        (_sorted_by_time(kind, "abc"), Fate.KEEPS, Fate.NULL),
+        (_sorted_by_time(kind, "ba"), Fate.LOST, Fate.KEEPS),
+        (_sorted_by_time(kind, "ab", descending=True), Fate.LOST, Fate.KEEPS),
+    ):
+        (match,) = (e for e in match_plans(old, new).operators if e.node.kind == "temporal-sort")
+        assert match.fate is fate
+        assert worst(each.fate for each in match.column_matches) is column
+    states = states_of(old, lineage_of(old))[2].states
+    by_time = ["dataState", "lastTriggeringTsState"]
+    assert [each.name for each in states] == (by_time if kind == "ROWTIME" else ["sortState"])
+
+
 def test_the_best_row_is_not_kept_as_several_are() -> None:
     """A TopN that was a Top 1 does not go on: its row is in another state."""
     match = match_plans(*(ranked({"type": "AppendFast"}, end) for end in (1, 3)))
