@@ -2,7 +2,9 @@
 
 =============  ============================================================================
 `plan`         a plan's nodes, from the JSON of `COMPILE PLAN`
-`lineage`      what each field of each node is, as text over the tables
+`meanings`     trees of what a field, a condition or rows mean
+`lineage`      what each field of each node is, over the tables
+`kinds`        of each kind of node what it emits, what it keeps, and when that stays
 `states`       the states of each node, and the meaning of each column in them
 `data_views`   the columns of an accumulator row that stand for a view, or have one
 `matching`     which operator of the new plan goes on from which of the old one, and its columns

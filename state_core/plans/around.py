@@ -12,16 +12,16 @@ from typing import Any
 
 from statelake.state_core.errors import IncompatibleError
 from statelake.state_core.plans.folds import fold_of, passed_by
-from statelake.state_core.plans.lineage import (
-    PASSED,
-    Relation,
+from statelake.state_core.plans.kinds import kind_of
+from statelake.state_core.plans.lineage import Relation, table_of, understood
+from statelake.state_core.plans.matches import MISSED, ColumnMatch, Fate, Fold, OperatorMatch
+from statelake.state_core.plans.meanings import (
+    Meaning,
     conjuncts,
     function_name,
+    ordered,
     shortened,
-    table_of,
-    understood,
 )
-from statelake.state_core.plans.matches import MISSED, ColumnMatch, Fate, Fold, OperatorMatch
 from statelake.state_core.plans.plan import Plan, PlanNode
 from statelake.state_core.plans.states import NO_INITIAL
 
@@ -53,7 +53,7 @@ class NodesAround:
         new = [each for each in match.column_matches if each.why == MISSED]
         if not new or not any(state.new.updates for state in match.states):
             return match
-        judged: dict[str, ColumnMatch] = {}
+        judged: dict[Meaning, ColumnMatch] = {}
         fold: Fold | None = None
         with understood(self.plan, node):
             for each in new:  # each has its own reason
@@ -61,16 +61,16 @@ class NodesAround:
                     made = fold_of(match, each.column, self.plan, self.relations, self.found)
                 except IncompatibleError as error:
                     why = f"{MISSED}, which never counted them. It can't be computed:"
-                    judged[each.column.text] = replace(each, why=f"{why} {error.problem}")
+                    judged[each.column.meaning] = replace(each, why=f"{why} {error.problem}")
                     continue
                 fold = made if fold is None else fold.with_arguments(made.arguments)
                 why = f"from the rows that {made.label} keeps"
-                judged[each.column.text] = replace(each, fate=Fate.FULL, why=why)
+                judged[each.column.meaning] = replace(each, fate=Fate.FULL, why=why)
 
         def of_meaning(each: ColumnMatch) -> ColumnMatch:
             if each.why != MISSED:
                 return each
-            return replace(judged[each.column.text], column=each.column)
+            return replace(judged[each.column.meaning], column=each.column)
 
         return replace(match.with_columns(of_meaning), fold=fold)
 
@@ -167,23 +167,23 @@ class NodesAround:
         """
         if all(each.fate is not Fate.NULL for each in match.column_matches):
             return match
-        emitted = list[str]()
+        emitted = list[Meaning | None]()
         for at, number in enumerate(node.inputs):
             of_input = match.states if len(node.inputs) == 1 else match.states[at : at + 1]
             rows = [row for state in of_input for row in state.columns.values()]
             width = len(self.relations[number].columns)
             row = next((each for each in rows if len(each) == width), ())
             emitted += [
-                each.column.text if each.fate is Fate.NULL else "" for each in row
-            ] or [""] * width  # fmt: skip
+                each.column.meaning if each.fate is Fate.NULL else None for each in row
+            ] or [None] * width  # fmt: skip
         conditions = [above.spec.get("condition") for above in self._calcs_above(node)]
         referred = {index for each in conditions for index in _referred(each)}
-        passing = {emitted[index] for index in referred if index < len(emitted)} - {""}
+        passing = {emitted[index] for index in referred if index < len(emitted)} - {None}
         why = "it is new, and the query has a condition on it, which rows that are there would not"
         return match.with_columns(
             lambda each: (
                 replace(each, fate=Fate.UNKNOWN, why=f"{why} pass")
-                if each.fate is Fate.NULL and each.column.text in passing
+                if each.fate is Fate.NULL and each.column.meaning in passing
                 else each
             )
         )
@@ -222,8 +222,8 @@ class NodesAround:
     def sent(
         self,
         match: OperatorMatch,
-        before: Mapping[int, Mapping[str, frozenset[str]]],
-        after: Mapping[int, Mapping[str, frozenset[str]]],
+        before: Mapping[int, Mapping[str, frozenset[Meaning]]],
+        after: Mapping[int, Mapping[str, frozenset[Meaning]]],
     ) -> OperatorMatch:
         """Return a match with what becomes of rows that its tables have, or do not have.
 
@@ -247,13 +247,13 @@ class NodesAround:
                 continue
             name = table.rpartition(".")[2].strip("`")
             if now - was:
-                only = ", ".join(map(shortened, sorted(now - was)))
+                only = ", ".join(map(shortened, ordered(now - was)))
                 why.append(
                     f"{name} gets only {only} now: rows that it has and that do not pass stay"
                     " there, as nothing takes them back"
                 )
             if was - now:
-                only = ", ".join(map(shortened, sorted(was - now)))
+                only = ", ".join(map(shortened, ordered(was - now)))
                 why.append(
                     f"{name} gets no longer only {only}: rows that did not pass come as they"
                     " change, and a delete of one comes that never came before"
@@ -263,21 +263,22 @@ class NodesAround:
 
 def conditions_passed(
     plan: Plan, relations: Mapping[int, Relation]
-) -> dict[int, dict[str, frozenset[str]]]:
+) -> dict[int, dict[str, frozenset[Meaning]]]:
     """Return the conditions that rows of each node pass on the way to each table, by number.
 
     Of nodes from which rows come as they are, or by their columns alone.
     """
-    reached: dict[int, dict[str, frozenset[str]]] = {number: {} for number in plan.nodes}
+    reached: dict[int, dict[str, frozenset[Meaning]]] = {number: {} for number in plan.nodes}
     for node in reversed(list(plan.nodes.values())):
         to = reached[node.id]
         if node.kind == "sink":
-            to = {table_of(node): frozenset[str]()}
-        elif node.kind not in ("calc", "union", *PASSED):
+            to = {table_of(node): frozenset[Meaning]()}
+        elif node.kind not in ("calc", "union") and not kind_of(node).passes:
             to = {}
         for number in node.inputs:
             condition = node.spec.get("condition") if node.kind == "calc" else None
-            more = frozenset() if condition is None else conjuncts(condition, relations[number])
+            fields = relations[number].fields
+            more = frozenset() if condition is None else conjuncts(condition, fields)
             for table, conditions in to.items():
                 # of several ways a row that passes one is there
                 known = reached[number].get(table)

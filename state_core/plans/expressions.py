@@ -16,7 +16,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelake.state_core.plans.lineage import WHOLE_NUMBERS, widens
+from statelake.state_core.plans.lineage import widens
+from statelake.state_core.plans.meanings import WHOLE_NUMBERS
 from statelake.state_core.plans.plan import plan_type
 from statelake.state_core.plans.states import MAX_DECIMAL, ValuePlace
 from statelake.state_core.serializers.sql.types.logical_types import DecimalType, LogicalType

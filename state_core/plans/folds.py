@@ -14,13 +14,7 @@ from typing import Any
 
 from statelake.state_core.errors import IncompatibleError
 from statelake.state_core.plans.expressions import Emits, Expression, StoredColumn, expression_of
-from statelake.state_core.plans.lineage import (
-    NORMALIZE,
-    WHOLE_NUMBERS,
-    Relation,
-    aggregated,
-    function_name,
-)
+from statelake.state_core.plans.lineage import Relation, aggregated
 from statelake.state_core.plans.matches import (
     ColumnMatch,
     Fold,
@@ -28,6 +22,7 @@ from statelake.state_core.plans.matches import (
     OperatorMatch,
     StateMatch,
 )
+from statelake.state_core.plans.meanings import WHOLE_NUMBERS, Aggregate, function_name
 from statelake.state_core.plans.plan import Plan, PlanNode
 from statelake.state_core.plans.states import StateColumn, ValuePlace, emitted_columns
 from statelake.state_core.plans.versions import UNFILTERED
@@ -112,8 +107,9 @@ def passed_by(plan: Plan, number: int) -> int:
 def _read_by(column: StateColumn) -> list[int]:
     """Return the columns of rows that a column of an accumulator adds up, and is filtered by."""
     if column.adds is None:
-        function = column.text.partition("(")[0]
-        what = "DISTINCT" if "(DISTINCT " in column.text or column.is_view else function
+        call = column.meaning
+        assert isinstance(call, Aggregate)  # noqa: S101 - of an accumulator
+        what = "DISTINCT" if call.distinct else call.function
         raise IncompatibleError(f"{what} is not computed from rows")
     return [each for each in (column.adds.argument, column.adds.only) if each >= 0]
 
@@ -277,7 +273,7 @@ def _join(node: PlanNode, match: OperatorMatch, _: Sequence[Relation]) -> _Emitt
 
 
 RULES: Mapping[str, Callable[[PlanNode, OperatorMatch, Sequence[Relation]], _Emitted]] = {
-    NORMALIZE: _rows,
+    "changelog-normalize": _rows,
     "deduplicate": _rows,
     "group-aggregate": _groups,
     "global-group-aggregate": _groups,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from statelake.state_core.plans.expressions import Expression
+from statelake.state_core.plans.meanings import Meaning
 from statelake.state_core.plans.plan import Plan, PlanNode
 from statelake.state_core.plans.states import NodeState, NodeStates, StateColumn, ValuePlace
 from statelake.state_core.serializers.sql.types.logical_types import LogicalType
@@ -206,9 +207,9 @@ class OperatorMatch:
     @property
     def column_matches(self) -> list[ColumnMatch]:
         """The columns of all its states, the first of each meaning."""
-        seen: dict[str, ColumnMatch] = {}
+        seen: dict[Meaning, ColumnMatch] = {}
         for match in (each for state in self.states for each in state.matches):
-            seen.setdefault(match.column.text, match)
+            seen.setdefault(match.column.meaning, match)
         return list(seen.values())
 
     def with_columns(self, change: Callable[[ColumnMatch], ColumnMatch]) -> OperatorMatch:

@@ -17,7 +17,8 @@ from statelake.state_core.errors import (
     did_you_mean,
 )
 from statelake.state_core.plans.around import NodesAround, conditions_passed
-from statelake.state_core.plans.lineage import bare, lineage_of, shortened, widens
+from statelake.state_core.plans.kinds import kind_of, lineage_of, states_of, whole_node
+from statelake.state_core.plans.lineage import widens
 from statelake.state_core.plans.matches import (
     MISSED,
     ColumnMatch,
@@ -27,17 +28,23 @@ from statelake.state_core.plans.matches import (
     StateMatch,
     worst,
 )
+from statelake.state_core.plans.meanings import (
+    Aggregate,
+    Call,
+    Meaning,
+    bare,
+    ordered,
+    shortened,
+)
 from statelake.state_core.plans.plan import Plan, PlanNode
 from statelake.state_core.plans.states import (
-    COUNTED,
     FAST,
     NO_INITIAL,
     NodeState,
     NodeStates,
     StateColumn,
     ValuePlace,
-    states_of,
-    whole_node,
+    is_session,
 )
 from statelake.state_core.plans.versions import (
     FILTERED_CHANGES,
@@ -54,6 +61,7 @@ from statelake.state_core.serializers.sql.types.logical_types import (
     LogicalType,
 )
 
+PROCTIME = Call("PROCTIME")
 TALLIED = "its set of values has a count for each call of the column, and these are others"
 
 
@@ -194,9 +202,9 @@ def _score(old: NodeStates, new: NodeStates) -> float:
         return 0.0
     if new.family in ("table-source-scan", "sink") and old.settings != new.settings:
         return 0.0
-    texts, others = _texts(old), _texts(new)
-    shared = len(texts & others) / max(len(texts | others), 1) if texts | others else 1.0
-    other_keys = sorted(old.keys) != sorted(new.keys) and not _materializes_otherwise(old, new)
+    was, now = _meanings(old), _meanings(new)
+    shared = len(was & now) / max(len(was | now), 1) if was | now else 1.0
+    other_keys = Counter(old.keys) != Counter(new.keys) and not _materializes_otherwise(old, new)
     if old.sets and new.sets:
         other_keys = not _kept_sets(old, new)
     if other_keys and not old.identity:
@@ -215,9 +223,9 @@ def _materializes_otherwise(old: NodeStates, new: NodeStates) -> bool:
     return old.family == new.family == "sink" and bool(old.states) != bool(new.states)
 
 
-def _texts(states: NodeStates) -> set[str]:
+def _meanings(states: NodeStates) -> set[Meaning]:
     rows = [row for state in states.states for row in state.rows.values()]
-    return {bare(column.text) for row in rows for column in row}
+    return {bare(column.meaning) for row in rows for column in row}
 
 
 # --------------------------------------------------------------------------- one operator
@@ -265,9 +273,9 @@ def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
     states = []
     for state in new.states:
         before_state = next((each for each in old.states if each.name == state.name), None)
-        if before_state is None or before_state.form != state.form:
-            had = "nothing like it" if before_state is None else before_state.form
-            holds, had = shortened(state.form, 600), shortened(had, 600)
+        if before_state is None or (before_state.form, before_state.by) != (state.form, state.by):
+            had = "nothing like it" if before_state is None else _form(before_state)
+            holds, had = shortened(_form(state), 600), shortened(had, 600)
             worse(Fate.UNKNOWN, f"its state {state.name!r} holds {holds}, and there was {had}")
             continue
         matched = _state_match(before_state, state)
@@ -282,13 +290,17 @@ def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
     return OperatorMatch(old, new, tuple(states), fate, tuple(why), keys, sets=kept)
 
 
+def _form(state: NodeState) -> str:
+    return f"{state.form} {state.by}"
+
+
 def _changes(old: NodeStates, new: NodeStates) -> Iterator[tuple[Fate, str]]:
     """Yield what is not equal of two nodes beside their keys and states, and what comes of it."""
     if old.reads != new.reads and not _materializes_otherwise(old, new):
         yield Fate.LOST, _reads_text(old, new)
     for name, setting in new.settings.items():
         before = old.settings.get(name)
-        if before != setting:
+        if before is not setting:
             now, was = shortened(setting, 600), shortened(before or "none", 600)
             yield Fate.LOST, f"its {name} is another: {now}, and it was {was}"
     if old.filters != new.filters:
@@ -298,10 +310,10 @@ def _changes(old: NodeStates, new: NodeStates) -> Iterator[tuple[Fate, str]]:
     if old.sets and new.sets:
         yield from _other_sets(old, new)
     for name, limit in new.limits.items():
-        before = old.limits.get(name)
-        if before != limit:
+        stored = old.limits.get(name)
+        if stored != limit:
             than, because = limited(old.node, new.node)
-            yield than, f"{name}: {limit}, and it was {before}: {because}"
+            yield than, f"{name}: {limit}, and it was {stored}: {because}"
 
 
 def _kept_sets(old: NodeStates, new: NodeStates) -> dict[int, int]:
@@ -324,8 +336,8 @@ def _other_sets(old: NodeStates, new: NodeStates) -> Iterator[tuple[Fate, str]]:
         yield Fate.KEEPS, f"groups of {gone} are left out, and rows of them that came stay there"
 
 
-def _shown_sets(sets: Iterable[frozenset[str]]) -> str:
-    shown = sorted(f"({', '.join(map(shortened, sorted(each)))})" for each in sets)
+def _shown_sets(sets: Iterable[frozenset[Meaning]]) -> str:
+    shown = sorted(f"({', '.join(map(shortened, ordered(each)))})" for each in sets)
     return f"the grouping set{'s' if len(shown) > 1 else ''} {' and '.join(shown)}"
 
 
@@ -399,8 +411,8 @@ def _moved_keys(old: NodeStates, new: NodeStates) -> tuple[int, ...] | None:
         return None
     free = list(range(len(old.keys)))
     places = []
-    for text in new.keys:
-        at = next(each for each in free if old.keys[each] == text)
+    for key in new.keys:
+        at = next(each for each in free if old.keys[each] is key)
         free.remove(at)
         places.append(at)
     stay = places == list(range(len(old.keys)))
@@ -413,7 +425,7 @@ def _merged_groups(old: NodeStates, new: NodeStates) -> tuple[bool, str]:
     was, now = _shown_key(old), _shown_key(new)
     if new.family not in ("groups", "windows"):
         return False, f"its key was ({was}), and is ({now}): only aggregates can be merged"
-    if "Session" in new.settings.get("window", ""):
+    if is_session(new.node):
         return False, f"its key was ({was}), and is ({now}): which sessions are one is not known"
     return True, (
         f"its groups merge: they were by ({was}), and are by ({now}); what each holds is added up"
@@ -422,11 +434,11 @@ def _merged_groups(old: NodeStates, new: NodeStates) -> tuple[bool, str]:
 
 def merged_by(column: StateColumn) -> str:
     """Return how a column of groups that become one is merged: `sum`, `min`, `max`; or not."""
-    function, _, of = column.text.partition("(")
-    if column.type is None or of.startswith("DISTINCT "):
+    call = column.meaning
+    if column.type is None or not isinstance(call, Aggregate) or call.distinct:
         return ""
     return {"COUNT": "sum", "SUM": "sum", "SUM0": "sum", "MIN": "min", "MAX": "max"}.get(
-        function, ""
+        call.function, ""
     )
 
 
@@ -463,17 +475,10 @@ def _not_held(pairs: Sequence[tuple[LogicalType, LogicalType]]) -> str:
 
 def _shown_key(states: NodeStates) -> str:
     pairs = zip(states.keys, states.key_types, strict=True)
-    return ", ".join(f"{shortened(text)} {kind}" for text, kind in pairs)
+    return ", ".join(f"{shortened(key)} {kind}" for key, kind in pairs)
 
 
-# the message for a node whose state concerns that node alone, by its kind
-WHOLE = {
-    "match": "matches that have begun stand for places in MATCH_RECOGNIZE as it was",
-    "process-table-function": "what a process table function holds is its own, by its call",
-    "multi-join": "a join of several tables holds the rows of each for the conditions as they were",
-    "delta-join": "it holds records that wait for lookups, none if its sources had been idle",
-    "lookup-join": "it holds records that wait for lookups, none if its sources had been idle",
-}
+ALL_IN_ONE = "one for all rows"
 MATERIALIZED = "it holds what lookups found, by which rows are taken back"
 
 
@@ -481,7 +486,7 @@ def _kept_whole(states: NodeStates) -> str:
     """Return why a node's state is kept only if nothing of it changes."""
     if states.node.spec.get("requireUpsertMaterialize"):
         return MATERIALIZED
-    return WHOLE.get(states.family, "what it holds is known as a whole alone")
+    return kind_of(states.node).why
 
 
 def _differences(old: NodeStates, new: NodeStates) -> Iterator[str]:
@@ -489,8 +494,8 @@ def _differences(old: NodeStates, new: NodeStates) -> Iterator[str]:
     if old.reads != new.reads:
         yield _reads_text(old, new)
     if old.settings.get("key") != new.settings.get("key"):
-        now, was = (each.settings.get("key") or "one for all rows" for each in (new, old))
-        yield f"its key is {shortened(now)}, and it was {shortened(was)}"
+        now, was = (shortened(each.settings.get("key", "")) for each in (new, old))
+        yield f"its key is {now or ALL_IN_ONE}, and it was {was or ALL_IN_ONE}"
     if old.settings.get("time to live") != new.settings.get("time to live"):
         yield "its time to live is switched on or off"
     elif old.reads == new.reads and old.settings != new.settings:
@@ -498,13 +503,13 @@ def _differences(old: NodeStates, new: NodeStates) -> Iterator[str]:
 
 
 def _keys_text(old: NodeStates, new: NodeStates) -> str:
-    was, now = (", ".join(map(shortened, e.keys)) or "one for all rows" for e in (old, new))
+    was, now = (", ".join(map(shortened, e.keys)) or ALL_IN_ONE for e in (old, new))
     return f"its key was {was}, and is {now}: what belongs to which key is not known"
 
 
 def _reads_text(old: NodeStates, new: NodeStates) -> str:
     for before, after in zip(old.reads, new.reads, strict=False):
-        if before != after:
+        if before is not after:
             now, was = shortened(after), shortened(before)
             if now == was:
                 return f"it reads other rows: {now}, of which something is not as it was"
@@ -522,8 +527,8 @@ def _materializes_text(new: NodeStates) -> str:
 
 
 def _filters_text(old: NodeStates, new: NodeStates) -> str:
-    added = sorted(new.filters - old.filters)
-    gone = sorted(old.filters - new.filters)
+    added = ordered(new.filters - old.filters)
+    gone = ordered(old.filters - new.filters)
     parts = [f"now only {', '.join(map(shortened, added))}"] if added else []
     parts += [f"no longer only {', '.join(map(shortened, gone))}"] if gone else []
     return f"another filter: {'; '.join(parts)}. What it holds was counted by the old one"
@@ -622,17 +627,22 @@ def _column_match(
 ) -> ColumnMatch:
     for free in (True, False):  # two columns of one meaning each take their own, if there are two
         for index, old in enumerate(before):
-            if bare(old.text) == bare(column.text) and (index not in taken) is free:
+            if bare(old.meaning) is bare(column.meaning) and (index not in taken) is free:
                 return _typed(column, index, old)
     if (converted := _other_sum(column, before)) is not None:
         return converted
     begun = _begun_column(column, state)
-    counted, tallies, _ = column.text.partition(COUNTED)
-    if tallies and begun.fate is Fate.STARTS_NOW and any(
-        old.text.startswith(f"{counted}{tallies}") for old in before
+    if column.tallies and begun.fate is Fate.STARTS_NOW and any(
+        old.tallies and _values(old) is _values(column) for old in before
     ):  # fmt: skip
         return replace(begun, fate=Fate.UNKNOWN, why=TALLIED)
     return begun
+
+
+def _values(view: StateColumn) -> Meaning:
+    """Return what a set of distinct values is of."""
+    assert isinstance(view.meaning, Aggregate)  # noqa: S101 - as of all accumulators
+    return replace(view.meaning, marks=())
 
 
 def _begun_column(column: StateColumn, state: NodeState) -> ColumnMatch:
@@ -653,23 +663,24 @@ def _other_sum(column: StateColumn, before: Sequence[StateColumn]) -> ColumnMatc
 
     Flink's planner holds the sums of a query with SUM, COUNT and AVG of one column as `$SUM0`.
     """
-    texts = [old.text for old in before]
-    function, _, of = column.text.partition("(")
-    other = {"SUM": "SUM0", "SUM0": "SUM"}.get(function)
-    if other is None or f"{other}({of}" not in texts:
+    stored, call = [old.meaning for old in before], column.meaning
+    other = {"SUM": "SUM0", "SUM0": "SUM"}.get(getattr(call, "function", ""))
+    if not isinstance(call, Aggregate) or other is None:
         return None
-    index = texts.index(f"{other}({of}")
+    wanted, count = map(call.called, (other, "COUNT"))
+    if wanted not in stored:
+        return None
+    index = stored.index(wanted)
     match = _typed(column, index, before[index])
-    if function == "SUM0":
+    if other == "SUM":
         return replace(match, filled=True)
     # no value, or values that are 0 together?
-    count = f"COUNT({of}"
-    return replace(match, counted=texts.index(count)) if count in texts else None
+    return replace(match, counted=stored.index(count)) if count in stored else None
 
 
 def _new_column(column: StateColumn, state: NodeState) -> ColumnMatch:
     """Return what becomes of a column that rows in state do not have."""
-    if column.text == "PROCTIME()":  # a mark in the type: rows hold nothing there
+    if column.meaning is PROCTIME:  # a mark in the type: rows hold nothing there
         return ColumnMatch(column, None, Fate.KEEPS)
     if column.type is not None and not column.type.nullable:
         why = "it is new, and can't be null in the rows that are there"
@@ -692,8 +703,7 @@ def _typed(column: StateColumn, index: int, old: StateColumn) -> ColumnMatch:
     if column.type is None or old.type is None or same_bytes(old.type, column.type):
         return ColumnMatch(column, index, Fate.KEEPS)
     if widens(old.type, column.type):
-        function, call, _ = column.text.partition("(")
-        if not call or function in ("MIN", "MAX"):
+        if column.meaning.plain:
             return ColumnMatch(column, index, Fate.KEEPS)
         why = f"it was {old.type}, and is {column.type}: what was added up may have overflowed"
         return ColumnMatch(column, index, Fate.UNKNOWN, why)

@@ -29,15 +29,12 @@ from statelake.state_core.model.snapshot import (
     StateKind,
 )
 from statelake.state_core.nested import plain_names
-from statelake.state_core.plans.lineage import lineage_of
+from statelake.state_core.plans.kinds import KINDS, lineage_of, states_of
 from statelake.state_core.plans.plan import Plan
 from statelake.state_core.plans.states import (
-    RULES,
-    STATELESS,
     NodeState,
     NodeStates,
     ValuePlace,
-    states_of,
 )
 from statelake.state_core.plans.topology import OPERATORS, operator_ids_of, shape_in
 from statelake.state_core.serializers.sql.row_data import (
@@ -52,7 +49,6 @@ LONGEST_QUERY = 2000
 SHOWN = 5
 HIGHEST = 1 << 14  # number of a node that is looked for where a savepoint has hashes alone
 _UID = re.compile(r"(\d{1,18})_(.+)")
-_KINDS = frozenset((*RULES, *STATELESS))
 # names of operators behind the number of their node, where a savepoint of Flink 1 has hashes alone
 NAMES = (
     "source", "sink", "kafka", "values", "upsert-materialize", "constraint-validator",
@@ -106,7 +102,7 @@ def nodes_by_uid(
         node = plan.nodes.get(number)
         if node is None:
             others[operator_id] = uid or operator_id
-        elif name in _KINDS and name not in (node.kind, OPERATORS.get(node.kind)):
+        elif name in KINDS and name not in (node.kind, OPERATORS.get(node.kind)):
             others[operator_id] = f"{uid} (of which the plan says {node.label})"
         else:
             nodes[operator_id] = number, name

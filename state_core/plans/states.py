@@ -1,7 +1,7 @@
 """The states of each node of a plan, and what each column of them means.
 
 A state is one or two rows, each in a place: the value, a map's key, an element of a list. Each
-column of a row has the text of what it holds, so that columns of two plans are paired by meaning.
+column of a row has the meaning of what it holds, by which columns of two plans are paired.
 Types are those that Flink's planner derives; where only Java knows them, they are None.
 
 Source: `AggregateUtil`, `AggFunctionFactory`, `JoinInputSideSpec`, `JoinRecordStateViews` and the
@@ -10,7 +10,7 @@ operators in `org.apache.flink.table.runtime.operators`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import Enum
@@ -18,30 +18,34 @@ from typing import Any
 
 from statelake.state_core.plans.data_views import EMPTY_VIEW, map_view_type, with_nullable
 from statelake.state_core.plans.lineage import (
-    AGGREGATES,
-    PASSED,
-    RANKS,
     Relation,
     aggregated,
-    bare,
-    bounds_text,
-    call_text,
-    conjuncts,
-    function_name,
+    call_of,
+    condition_of,
     grouping_sets,
-    in_words,
     join_keys,
     join_spec,
-    join_text,
-    normalized,
-    order_text,
+    order_of,
     over_calls,
     over_input,
-    rank_text,
-    reads_incremental,
+    rank_of,
     table_of,
     told_apart,
-    understood,
+)
+from statelake.state_core.plans.lineage import (
+    normalized as normalized_rows,
+)
+from statelake.state_core.plans.meanings import (
+    NOTHING,
+    Aggregate,
+    Meaning,
+    Series,
+    bare,
+    conjuncts,
+    function_name,
+    listed,
+    ordered,
+    phrase,
 )
 from statelake.state_core.plans.plan import Column, Plan, PlanNode, plan_type
 from statelake.state_core.plans.versions import (
@@ -63,12 +67,10 @@ BIGINT = SimpleType("BIGINT")
 STRING = LengthType("VARCHAR")
 MOST_LONG, LEAST_LONG = (1 << 63) - 1, -(1 << 63)
 MAX_DECIMAL = 38
-COUNTED = " COUNTED "  # in the text of a set of distinct values, before the filters of its calls
-ALL_ROWS = (
-    "COUNT()"  # the text of the column that counts them, by which groups are known to be gone
-)
+ALL_ROWS = Aggregate("COUNT")  # of the column by which groups are known to be gone
 # functions whose accumulator is one object of a class: one column, whatever it holds
 TIMES = (ROWTIME, PROCTIME) = ("ROWTIME", "PROCTIME")
+COUNTS_BY_SORT_KEY = "counts by sort key"
 STRUCTURED = ("FIRST_VALUE", "LAST_VALUE")
 FAST = ("AppendFast", "UpdateFast")  # strategies of a TopN that holds no more rows than it emits
 
@@ -110,7 +112,7 @@ class StateColumn:
     """A column of a row in state.
 
     Attributes:
-        text: What it holds.
+        meaning: What it holds.
         name: What people call it: a column, or an accumulator such as `SUM(v)`.
         type: Its type; None if only Java knows it.
         initial: The value that it has before the first record; `NO_INITIAL` if that is not known.
@@ -125,7 +127,7 @@ class StateColumn:
         tallies: Whether it has a count for each call in the place of a bit.
     """
 
-    text: str
+    meaning: Meaning
     name: str
     type: LogicalType | None
     initial: Any = None
@@ -159,6 +161,7 @@ class NodeState:
     Attributes:
         name: Its name in a snapshot.
         form: How its rows are held; a state goes on from another of the same form alone.
+        by: What they are sorted by, or unique in; nothing of other forms.
         rows: Its rows, by place.
         index: Which of the plan's times to live it has; -1 for none.
         updates: Whether rows that came to it may be updated or deleted, or leave its window.
@@ -169,6 +172,7 @@ class NodeState:
     rows: Mapping[ValuePlace, tuple[StateColumn, ...]] = field(default_factory=dict)
     index: int = 0
     updates: bool = False
+    by: Meaning = NOTHING
 
 
 @dataclass(frozen=True)
@@ -178,9 +182,9 @@ class NodeStates:
     Attributes:
         node: The node.
         family: The kinds of nodes that may go on from each other have the same.
-        reads: The text of the rows of each input.
+        reads: The rows of each input.
         filters: The conditions on its input.
-        keys: The text of each column of its key; empty if all rows have one.
+        keys: The columns of its key; empty if all rows have one.
         settings: What else must be equal, by its name.
         states: Its states; others of the operator, and timers, stay as they are.
         limits: Settings that may change, with a consequence.
@@ -196,19 +200,19 @@ class NodeStates:
 
     node: PlanNode
     family: str
-    reads: tuple[str, ...]
-    filters: frozenset[str]
-    keys: tuple[str, ...]
-    settings: Mapping[str, str]
+    reads: tuple[Meaning, ...]
+    filters: frozenset[Meaning]
+    keys: tuple[Meaning, ...]
+    settings: Mapping[str, Meaning]
     states: tuple[NodeState, ...]
     limits: Mapping[str, str] = field(default_factory=dict)
     identity: bool = False
     key_types: tuple[LogicalType, ...] = ()
     key_names: tuple[str, ...] = ()
-    use: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+    use: tuple[frozenset[Hashable], frozenset[Hashable]] = (frozenset(), frozenset())
     change: VersionChange | None = None
-    withheld: frozenset[str] = frozenset()
-    sets: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    withheld: frozenset[Meaning] = frozenset()
+    sets: Mapping[int, frozenset[Meaning]] = field(default_factory=dict)
 
     def has_ttl(self, index: int) -> bool | None:
         """Return whether states have a time to live; None if the plan does not say it.
@@ -224,73 +228,13 @@ class NodeStates:
         return not str(times[0]).startswith("0 ") if times else None
 
 
-def states_of(plan: Plan, relations: Mapping[int, Relation]) -> dict[int, NodeStates]:
-    """Return the nodes of a plan that keep state, by number.
-
-    Args:
-        plan: The plan.
-        relations: What each of its nodes emits, as `lineage_of` returns it.
-    """
-    states = {}
-    for node in plan.nodes.values():
-        inputs = [relations[each] for each in node.inputs]
-        rule = RULES.get(node.kind)
-        if rule is not None and not reads_incremental(node, inputs):
-            with understood(plan, node):
-                states[node.id] = rule(plan, node, inputs)
-        elif node.kind not in STATELESS or node.spec.get("requireUpsertMaterialize"):
-            with understood(plan, node):
-                states[node.id] = whole_node(node, relations[node.id], inputs)
-    for number, use in _uses(plan, relations).items():
-        states[number] = replace(states[number], use=use)
-    return states
-
-
-def _uses(
-    plan: Plan, relations: Mapping[int, Relation]
-) -> dict[int, tuple[frozenset[str], frozenset[str]]]:
-    """Return the use of each source and sink of a plan, by number."""
-    # of each node whose rows pass, the sources that they come from
-    sources: dict[int, frozenset[int]] = {}
-    uses: dict[int, tuple[set[str], set[str]]] = {}
-    for node in plan.nodes.values():
-        if node.kind == "table-source-scan":
-            sources[node.id] = frozenset((node.id,))
-            uses[node.id] = (set(), set())
-            continue
-        if node.kind in (*PASSED, *STATELESS):
-            sources[node.id] = frozenset().union(
-                *(sources.get(e, frozenset()) for e in node.inputs)
-            )
-            if node.kind != "union":
-                continue
-        for index, each in enumerate(node.inputs):
-            read, made = relations[each], relations[node.id]
-            by = f"{table_of(node)} {made.rows}"
-            to = f"{node.kind} {'' if node.kind == 'union' else index} {by}"
-            used = [uses[number] for number in sources.get(each, ())]
-            if node.kind == "sink":
-                used.append(uses.setdefault(node.id, (set(), set())))
-            for rough, exact in used:
-                rough.add(to)
-                exact.add(f"{to} FROM {read.fields} {sorted(read.filters)}")
-    return {number: (frozenset(one), frozenset(other)) for number, (one, other) in uses.items()}
-
-
-STATELESS = (
-    "calc", "exchange", "union", "local-group-aggregate", "local-window-aggregate", "expand",
-    "correlate", "python-calc", "python-correlate", "values", "lookup-join",
-    "drop-update-before", "mini-batch-assigner", "watermark-assigner",
-)  # fmt: skip
-
-
 def _made(
     node: PlanNode,
     family: str,
     inputs: Sequence[Relation],
     keys: Sequence[int] | None,
     states: Sequence[NodeState],
-    settings: Mapping[str, str] | None = None,
+    settings: Mapping[str, Meaning] | None = None,
     limits: Mapping[str, str] | None = None,
 ) -> NodeStates:
     """Return a node with state; its keys are fields of its first input."""
@@ -299,99 +243,22 @@ def _made(
         node, family, tuple(each.rows for each in inputs),
         frozenset().union(*(each.filters for each in filtered)),
         tuple(map(bare, inputs[0].named(keys or ()))), settings or {}, tuple(states), limits or {},
-        key_types=_types(inputs[0], keys or ()), key_names=_names(inputs[0], keys or ()),
+        key_types=_types(inputs[0], keys or ()), key_names=names_of(inputs[0], keys or ()),
     )  # fmt: skip
 
 
-def whole_node(node: PlanNode, emitted: Relation, inputs: Sequence[Relation]) -> NodeStates:
-    """Return a node whose state stays if all of the node is equal: only that tells what it means.
-
-    Args:
-        node: The node.
-        emitted: What it emits.
-        inputs: What it reads.
-    """
-    reads = tuple(f"{each.rows} ({', '.join(_typed_fields(each))})" for each in inputs)
-    filters = frozenset().union(*(each.filters for each in inputs))
-    times = [
-        not str(each.get("ttl")).startswith("0 ") for each in node.spec.get("state") or ()
-        if each.get("ttl")
-    ]  # fmt: skip
-    read, keys = _whole_keys(node, inputs)
-    own = " and ".join(sorted(emitted.filters - filters))
-    settings = {
-        "content": f"{emitted.rows} {emitted.fields}{f' WHERE {own}' if own else ''}",
-        "key": ", ".join(sorted(read.named(keys))), "time to live": str(times),
-    }  # fmt: skip
-    return NodeStates(
-        node, node.kind, reads, filters, (), settings, _whole_states(node, inputs), identity=True,
-        key_names=_names(read, keys),
-    )  # fmt: skip
+def is_session(node: PlanNode) -> bool:
+    """Return whether a node's windows are those of sessions."""
+    return "Session" in str(_window(node).get("type"))
 
 
-def _typed_fields(read: Relation) -> list[str]:
-    pairs = zip(read.fields, read.columns, strict=True)
-    return [f"{text} {column.type}" for text, column in pairs]
+def _window(node: PlanNode) -> Mapping[str, Any]:
+    return (node.spec.get("windowing") or {}).get("window") or {}
 
 
-def _whole_keys(node: PlanNode, inputs: Sequence[Relation]) -> tuple[Relation, Sequence[int]]:
-    """Return the input and its fields by which a node's state is kept; none if it has no key."""
-    read, spec = (*inputs, _NO_ROWS)[0], node.spec
-    if node.kind == "match":
-        return read, spec["matchSpec"]["partition"]["fields"]
-    if node.kind == "process-table-function":
-        for each in spec["functionCall"]["operands"]:
-            if each.get("partitionKeys"):
-                return inputs[each["inputIndex"]], each["partitionKeys"]
-    if node.kind == "window-table-function":
-        return read, spec["windowing"]["window"].get("partition_key_indices") or ()
-    if node.kind == "multi-join":
-        return read, spec["inputProperties"][0]["requiredDistribution"].get("keys", ())
-    if node.kind == "lookup-join":  # Flink 1 keeps what was found by what is looked up
-        looked_up = [each["index"] for each in spec["lookupKeys"].values() if "index" in each]
-        return read, spec.get("inputUpsertKey") or looked_up
-    return read, ()
-
-
-_NO_ROWS = Relation("", frozenset(), (), (), updates=False)
-
-
-def _whole_states(node: PlanNode, inputs: Sequence[Relation]) -> tuple[NodeState, ...]:
-    """Return the states of a node of which rows are known, though not what they mean together."""
-    if node.kind == "match":
-        rows = {ValuePlace.VALUE: _columns(inputs[0])}
-        names = ("eventQueuesStateName", "sharedBuffer-events")
-        return tuple(NodeState(name, "rows", rows) for name in names)
-    if node.kind == "multi-join":
-        unique = node.spec["inputUniqueKeys"]
-        return tuple(
-            NodeState(
-                f"multi-join-input-{at}", "rows",
-                {ValuePlace.VALUE if unique[at] else ValuePlace.USER_KEY: _columns(read)}, at,
-            )
-            for at, read in enumerate(inputs)
-        )  # fmt: skip
-    if node.kind == "window-table-function" and "Session" in _window_type(node):
-        rows = {ValuePlace.VALUE: _columns(inputs[0])}
-        return (NodeState("session-window-tvf-acc", "rows", rows, -1),)
-    if node.kind == "lookup-join" and node.spec.get("requireUpsertMaterialize"):
-        columns = tuple(
-            StateColumn(column.name, column.name, column.type, column=column.name)
-            for column in node.columns[len(inputs[0].columns) :]
-        )
-        if node.spec.get("lookupKeyContainsPrimaryKey"):
-            return (NodeState("unique-value", "row", {ValuePlace.VALUE: columns}),)
-        return (NodeState("values", "list of rows", {ValuePlace.VALUE: columns}),)
-    return ()
-
-
-def _window_type(node: PlanNode) -> str:
-    return str(node.spec["windowing"]["window"].get("type"))
-
-
-def _table(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+def connector(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     """Return a source or a sink: its state is the connector's, and goes with the table."""
-    settings = {"table": table_of(node)}
+    settings: dict[str, Meaning] = {"table": phrase("{}", table_of(node))}
     if inputs and node.spec.get("requireUpsertMaterialize"):
         named, (read,) = _primary_key(node), inputs
         columns = _physical(node)
@@ -399,7 +266,7 @@ def _table(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
             read = replace(read, columns=columns)
         names = [column.name for column in read.columns]
         keys = [names.index(name) for name in named] if set(named) <= set(names) else None
-        pairs = zip(_columns(inputs[0]), read.columns, strict=True)
+        pairs = zip(row_columns(inputs[0]), read.columns, strict=True)
         rows = {ValuePlace.VALUE: tuple(replace(one, type=column.type) for one, column in pairs)}
         state = NodeState("values", "list of rows", rows, updates=True)
         made = _made(node, node.kind, [read], keys, [state], settings)
@@ -430,28 +297,29 @@ def _physical(node: PlanNode) -> tuple[Column, ...]:
     return tuple(columns)
 
 
-def _columns(read: Relation) -> tuple[StateColumn, ...]:
+def row_columns(read: Relation) -> tuple[StateColumn, ...]:
     """Return the columns of the rows of a relation, as state holds them: null where it is new."""
     return tuple(
-        StateColumn(text, column.name, column.type, column=column.name)
-        for text, column in zip(read.fields, read.columns, strict=True)
+        StateColumn(field, column.name, column.type, column=column.name)
+        for field, column in zip(read.fields, read.columns, strict=True)
     )
 
 
 def _chosen(read: Relation, indexes: Sequence[int]) -> tuple[StateColumn, ...]:
-    columns = _columns(read)
+    columns = row_columns(read)
     return tuple(columns[index] for index in indexes)
 
 
 # --------------------------------------------------------------------------- aggregates
 
 
-def _aggregate(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+def accumulated(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    """Return an aggregate, which holds accumulators."""
     source, keys, window = aggregated(node, inputs[0])
-    windowed = bool(window)
+    windowed = window is not NOTHING
     spec = node.spec
     retracts = bool(spec.get("needRetraction"))
-    counted = retracts or _is_hopping(spec)
+    counted = retracts or _window(node).get("type") == "HoppingWindow"  # which may be empty
     columns = accumulators(spec["aggCalls"], _retractions(spec), source, hidden_count=counted)
     if plan.flink >= FIRST_FILTERS:
         columns = [replace(each, unfiltered=False) for each in columns]
@@ -459,13 +327,13 @@ def _aggregate(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeSt
                       {ValuePlace.VALUE: tuple(columns)}, updates=retracts)  # fmt: skip
     made = _made(
         node, _family(node), [source], None, [state],
-        {"window": window.removeprefix(" IN ")} if windowed else {},
+        {"window": window} if windowed else {},
     )  # fmt: skip
     sets = grouping_sets(node, inputs[0])
-    own = {inputs[0].sets.text} if sets and inputs[0].sets else frozenset()
+    own = {inputs[0].sets.rows} if sets and inputs[0].sets else frozenset()
     return replace(
         made, keys=tuple(map(bare, keys)), key_types=_types(inputs[0], spec["grouping"]),
-        key_names=_names(inputs[0], spec["grouping"]), sets=sets, filters=made.filters - own,
+        key_names=names_of(inputs[0], spec["grouping"]), sets=sets, filters=made.filters - own,
     )  # fmt: skip
 
 
@@ -480,12 +348,6 @@ def _retractions(spec: Mapping[str, Any]) -> Sequence[bool]:
     """Return whether each call of an aggregate must retract."""
     retracts = bool(spec.get("needRetraction"))
     return spec.get("aggCallNeedRetractions") or [retracts] * len(spec["aggCalls"])
-
-
-def _is_hopping(spec: Mapping[str, Any]) -> bool:
-    """Return whether slices of windows overlap, so that empty ones must be emitted."""
-    window = (spec.get("windowing") or {}).get("window") or {}
-    return bool(window.get("type") == "HoppingWindow")
 
 
 def accumulators(
@@ -506,14 +368,13 @@ def accumulators(
     views = _views(calls, source, bits=not hidden_count)  # which is how Flink tells, too
     columns: list[StateColumn] = []
     for index, (call, retracts) in enumerate(zip(calls, needs, strict=True)):
-        made = _accumulator(call, source, index, retracts=retracts)
-        if call.get("distinct"):  # what it has counted stands in its view
-            view = views[tuple(call["argList"])].text
-            made = [replace(column, text=f"{column.text} OVER {view}") for column in made]
+        # what a distinct one has counted stands in its view
+        of = views[tuple(call["argList"])].meaning if call.get("distinct") else None
+        made = _accumulator(call, source, index, of, retracts=retracts)
         if call.get("filterArg", -1) == 0:
             made = [replace(column, unfiltered=True) for column in made]
         columns += made
-    if hidden_count and ALL_ROWS not in [call_text(call, source) for call in calls]:
+    if hidden_count and ALL_ROWS not in [call_of(call, source) for call in calls]:
         columns.append(
             StateColumn(ALL_ROWS, "COUNT(*)", BIGINT, 0, counts=True, column="count",
                         adds=Added("count", -1))
@@ -540,65 +401,76 @@ def emitted_columns(
 
 
 def _accumulator(
-    call: Mapping[str, Any], source: Relation, index: int, *, retracts: bool
+    call: Mapping[str, Any],
+    source: Relation,
+    index: int,
+    view: Meaning | None = None,
+    *,
+    retracts: bool,
 ) -> list[StateColumn]:
-    function, text = function_name(call), call_text(call, source)
+    function, made = function_name(call), call_of(call, source)
+    made = made if view is None else made.marked(phrase(" OVER {}", view))
     name = _call_name(call, source)
-    of = text.partition("(")[2]
     result = plan_type(call["type"])
     value = with_nullable(result, nullable=True)
     argument = source.columns[call["argList"][0]].type if call["argList"] else result
     words = ["distinct"] if call.get("distinct") else []
-    words += _names(source, call["argList"])
+    words += names_of(source, call["argList"])
     words += ["filtered"] if call.get("filterArg", -1) >= 0 else []
 
     plain = not call.get("distinct") and len(call["argList"]) < 2
     of_rows, only = call["argList"][0] if call["argList"] else -1, call.get("filterArg", -1)
 
-    def counted(made_by: str, part: str, kind: LogicalType | None, initial: Any) -> StateColumn:
+    def counted(
+        made_by: str, kind: LogicalType | None, initial: Any, part: Aggregate = made
+    ) -> StateColumn:
         column = "_".join([made_by, *words])
         known = plain and made_by in ("count", "sum", "min", "max")
         return StateColumn(part, name, kind, initial, counts=True, column=column, call=index,
                            adds=Added(made_by, of_rows, only) if known else None)  # fmt: skip
 
-    count = counted("count", f"COUNT({of}", BIGINT, 0)
+    def count() -> StateColumn:
+        return counted("count", BIGINT, 0, made.called("COUNT"))
+
     if function == "COUNT":
-        return [count]
+        return [count()]
     if function == "$SUM0":
-        return [counted("sum", f"SUM0({of}", value, _zero(result))]
+        return [counted("sum", value, _zero(result), made.called("SUM0"))]
     if function == "SUM":
-        total = counted("sum", f"SUM({of}", value, None)
-        return [total, count] if retracts else [total]
+        total = counted("sum", value, None)
+        return [total, count()] if retracts else [total]
     if function == "AVG":
         kind = _sum_type(argument)
-        return [counted("sum", f"SUM0({of}", kind, _zero(kind) if kind else NO_INITIAL), count]
+        initial = _zero(kind) if kind else NO_INITIAL
+        return [counted("sum", kind, initial, made.called("SUM0")), count()]
     if function in ("MIN", "MAX") and not retracts:
         # of text of any length Flink holds a STRING
         kind = STRING if result.root in ("CHAR", "VARCHAR") else value
-        return [counted(function.lower(), text, kind, None)]
+        return [counted(function.lower(), kind, None)]
     if function in STRUCTURED and not retracts:
         first = function == "FIRST_VALUE"
         names = ("firstValue", "firstOrder") if first else ("lastValue", "lastOrder")
         row = RowType((RowField(names[0], value), RowField(names[1], BIGINT)))
         begin = MOST_LONG if first else LEAST_LONG
-        return [counted(function.lower(), text, row, {names[0]: None, names[1]: begin})]
+        return [counted(function.lower(), row, {names[0]: None, names[1]: begin})]
     if function == "LISTAGG" and not retracts and len(call["argList"]) == 1:
         return [
-            counted("delimiter", f"{text} delimiter", None, NO_INITIAL),
-            counted("listagg", text, None, NO_INITIAL),
+            counted("delimiter", None, NO_INITIAL, made.marked(phrase(" delimiter"))),
+            counted("listagg", None, NO_INITIAL),
         ]
     # an object of a class, which may have data views of its own, named after the call's position
-    mode = " retracting" if retracts else ""
+    made = made.marked(phrase(" retracting")) if retracts else made
     types = _types(source, call["argList"])
     column = "_".join([function.rpartition(".")[2].lower(), *words])
     extreme = plain and retracts and function in ("MIN", "MAX")
     return [
-        StateColumn(f"{text}{mode}", name, None, NO_INITIAL, True, f"agg{index}$", types, column,
+        StateColumn(made, name, None, NO_INITIAL, True, f"agg{index}$", types, column,
                     Added(function.lower(), of_rows, only) if extreme else None, call=index)
     ]  # fmt: skip
 
 
-def _names(read: Relation, indexes: Sequence[int]) -> tuple[str, ...]:
+def names_of(read: Relation, indexes: Sequence[int]) -> tuple[str, ...]:
+    """Return the names of some columns."""
     return tuple(read.columns[index].name for index in indexes)
 
 
@@ -614,20 +486,20 @@ def _views(
     A value is held with a bit for each of the calls, in their order; where all rows are counted, as
     they may be taken back or windows hop, with a count, or an array of counts for several calls.
     """
-    filters: dict[tuple[int, ...], list[str]] = {}
+    filters: dict[tuple[int, ...], list[Meaning]] = {}
     places: dict[tuple[int, ...], list[int]] = {}
     for index, call in enumerate(calls):
         if call.get("distinct"):
             condition = call.get("filterArg", -1)
-            only = source.fields[condition] if condition >= 0 else ""
+            only = source.fields[condition] if condition >= 0 else NOTHING
             filters.setdefault(tuple(call["argList"]), []).append(only)
             places.setdefault(tuple(call["argList"]), []).append(index)
     return {
         arguments: StateColumn(
-            f"DISTINCT {source.named(arguments)}" + ("" if bits else f"{COUNTED}{of}"),
+            Aggregate("DISTINCT", source.named(arguments), marks=() if bits else tuple(of)),
             f"DISTINCT {', '.join(source.columns[each].name for each in arguments)}",
             map_view_type().type, EMPTY_VIEW, True, f"distinctAcc_{number}",
-            _types(source, arguments), "_".join(["distinct", *_names(source, arguments)]),
+            _types(source, arguments), "_".join(["distinct", *names_of(source, arguments)]),
             unfiltered=not bits and source.fields[0] in of,
             bits=tuple(places[arguments]),
             tallies=not bits,
@@ -641,7 +513,7 @@ def _call_name(call: Mapping[str, Any], source: Relation) -> str:
     distinct = "DISTINCT " if call.get("distinct") else ""
     function = function_name(call).removeprefix("$")
     condition = call.get("filterArg", -1)
-    only = f" FILTER ({in_words(source.fields[condition])})" if condition >= 0 else ""
+    only = f" FILTER ({source.fields[condition]})" if condition >= 0 else ""
     text = f"{function}({distinct}{names or '*'}){only}"
     alias = str(call.get("name", ""))
     return text if "$" in alias or not alias else f"{alias} = {text}"
@@ -662,12 +534,13 @@ def _zero(kind: LogicalType) -> Any:
     return 0.0 if kind.root in ("FLOAT", "DOUBLE") else 0
 
 
-def _over(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+def over(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    """Return an OVER, which holds accumulators and rows."""
     (read,) = inputs
     source = over_input(node, read)
     calls = over_calls(node, read)
     over = node.spec["overSpec"]
-    windows = sorted({text for text, _ in calls})
+    windows = ordered({window for window, _ in calls})
     bounded = any(group["lowerBound"]["kind"] == "BOUNDED_WINDOW" for group in over["groups"])
     columns = accumulators(
         [call for _, call in calls], [bounded] * len(calls), source, hidden_count=bounded
@@ -675,13 +548,13 @@ def _over(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     states = [
         # a row that leaves a bounded window is taken from what was added up
         NodeState("accState", "accumulators", {ValuePlace.VALUE: tuple(columns)}, updates=bounded),
-        NodeState("inputState", "lists of rows by time", {ValuePlace.VALUE: _columns(read)}),
+        NodeState("inputState", "lists of rows by time", {ValuePlace.VALUE: row_columns(read)}),
     ]
-    settings = {"window": " ".join(windows)}
+    settings: dict[str, Meaning] = {"window": Series(windows, " ")}
     made = _made(node, node.kind, inputs, over["partition"]["fields"], states, settings)
     kinds = {_time_kind(read, group["orderBy"]["fields"]) for group in over["groups"]}
     if not kinds <= set(TIMES):  # in the order of values: other states, of which no column is known
-        content = f"{read.fields} {[call_text(call, source) for _, call in calls]}"
+        content = Series((*read.fields, *(call_of(call, source) for _, call in calls)))
         return replace(made, states=(), identity=True, settings={**settings, "content": content})
     later = not bounded and ROWTIME in kinds and node.spec.get("unboundedOverVersion", 1) > 1
     return replace(made, change=UNBOUNDED_OVER if later else None)
@@ -695,7 +568,8 @@ def _time_kind(read: Relation, fields: Sequence[Mapping[str, Any]]) -> str:
 # --------------------------------------------------------------------------- joins
 
 
-def _join(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+def joined(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    """Return a join, which holds the rows of both sides."""
     spec = node.spec["joinSpec"]
     kind = spec["joinType"]
     outer = {"left": kind not in ("INNER", "RIGHT"), "right": kind in ("RIGHT", "FULL")}
@@ -704,12 +578,14 @@ def _join(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
               node.spec.get(f"{side}UpsertKeys") or (), outer=outer[side], index=at)
         for at, side in enumerate(("left", "right"))
     ]  # fmt: skip
-    return _joined(node, inputs, states)
+    return _join_states(node, inputs, states)
 
 
-def _joined(node: PlanNode, inputs: Sequence[Relation], states: Sequence[NodeState]) -> NodeStates:
+def _join_states(
+    node: PlanNode, inputs: Sequence[Relation], states: Sequence[NodeState]
+) -> NodeStates:
     spec = join_spec(node)
-    settings = {"condition": join_text(spec, inputs) + bounds_text(node, inputs)}
+    settings = {"condition": condition_of(node, inputs)}
     made = _made(node, node.kind, inputs, spec["leftKeys"], states, settings)
     return replace(made, keys=join_keys(spec, inputs))
 
@@ -724,7 +600,7 @@ def _side(
     index: int,
 ) -> NodeState:
     """Return the state of one side of a join, which depends on what is unique in its rows."""
-    rows = _columns(read)
+    rows = row_columns(read)
     row_form = "row and matches" if outer else "row"
     if not unique:
         form = f"rows with counts{' and matches' if outer else ''}"
@@ -732,37 +608,36 @@ def _side(
     if any(set(each) <= set(keys) for each in unique):
         return NodeState(name, row_form, {ValuePlace.VALUE: rows}, index, read.updates)
     shortest = min(unique, key=len)
-    of = ", ".join(sorted(map(bare, read.named(shortest))))
     return NodeState(
-        name, f"{row_form} by unique key {of}",
+        name, f"{row_form} by unique key",
         {ValuePlace.USER_KEY: _chosen(read, shortest), ValuePlace.VALUE: rows}, index, read.updates,
+        listed(read.named(shortest)),
     )  # fmt: skip
 
 
-# the states of joins that hold all of both sides for some time, and how
-SIDES = {
-    "interval-join": ("IntervalJoinLeftCache", "IntervalJoinRightCache", "lists of rows by time"),
-    "window-join": ("left-records", "right-records", "list of rows"),
-    "temporal-join": ("left", "right", "rows by time"),
-}
+def sides(
+    left: str, right: str, form: str
+) -> Callable[[Plan, PlanNode, Sequence[Relation]], NodeStates]:
+    """Return what a join keeps that holds all of both sides for some time."""
 
+    def kept(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+        states = [
+            NodeState(name, form, {ValuePlace.VALUE: row_columns(read)}, -1)
+            for name, read in zip((left, right), inputs, strict=True)
+        ]
+        return _join_states(node, inputs, states)
 
-def _timed_join(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
-    *names, form = SIDES[node.kind]
-    states = [
-        NodeState(name, form, {ValuePlace.VALUE: _columns(read)}, -1)
-        for name, read in zip(names, inputs, strict=True)
-    ]
-    return _joined(node, inputs, states)
+    return kept
 
 
 # --------------------------------------------------------------------------- ranks
 
 
-def _deduplicate(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+def deduplicated(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    """Return a deduplication, which holds a row of each key, or that there was one."""
     (read,) = inputs
     spec = node.spec
-    rows = {ValuePlace.VALUE: _columns(read)}
+    rows = {ValuePlace.VALUE: row_columns(read)}
     change = None
     if spec["keepLastRow"]:
         states = [NodeState("deduplicate-state", "row", rows)]
@@ -776,19 +651,20 @@ def _deduplicate(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> Node
         ]
     else:
         states = [NodeState("deduplicate-state", "first row", rows)]
-    settings = {"order": rank_text(node, read)}
+    settings = {"order": rank_of(node, read)}
     made = _made(node, node.kind, inputs, spec["uniqueKeys"], states, settings)
     return replace(made, change=change)
 
 
-def _rank(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+def ranked(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    """Return a TopN, which holds the rows that it emits, or all."""
     (read,) = inputs
     spec = node.spec
     strategy = spec["rankStrategy"]
     order = spec["orderBy"]["fields"]
     sort_key = _chosen(read, [each["index"] for each in order])
     types = ", ".join(str(column.type) for column in sort_key)
-    rows = _columns(read)
+    rows = row_columns(read)
     kind = strategy["type"]
     if kind == "AppendFast" and _is_as_rows_come(read, order):
         states = [NodeState("counterState", "the number of rows that came")]
@@ -811,13 +687,30 @@ def _rank(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
                 "data-state", "lists of rows by sort key",
                 {ValuePlace.USER_KEY: sort_key, ValuePlace.VALUE: rows}, updates=read.updates,
             ),
-            NodeState("sorted-map", f"counts by sort key {order_text(order, read)} of {types}"),
+            NodeState(
+                "sorted-map", COUNTS_BY_SORT_KEY,
+                by=phrase("{} of {}", order_of(order, read), types),
+            ),
         ]  # fmt: skip
     return _made(
         node, f"{node.kind} {kind}", inputs, spec["partition"]["fields"], states,
-        {"order": rank_text(node, read)},
+        {"order": rank_of(node, read)},
         {"rows kept": _range_text(spec["rankRange"])},
     )  # fmt: skip
+
+
+def time_sorted(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    """Return a sort by time, which holds rows until it is their turn."""
+    (read,) = inputs
+    order = node.spec["orderBy"]["fields"]
+    rows = {ValuePlace.VALUE: row_columns(read)}
+    states = [NodeState("sortState", "list of rows", rows, -1)]
+    if _time_kind(read, order) == ROWTIME:
+        states = [
+            NodeState("dataState", "lists of rows by time", rows, -1),
+            NodeState("lastTriggeringTsState", "the time of the last rows", index=-1),
+        ]
+    return _made(node, node.kind, inputs, None, states, {"order": order_of(order, read)})
 
 
 def _is_as_rows_come(read: Relation, order: Sequence[Mapping[str, Any]]) -> bool:
@@ -837,52 +730,39 @@ def _range_text(kept: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in sorted(kept.items()))
 
 
-def _window_rank(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+def window_ranked(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    """Return a TopN of each window."""
     (read,) = inputs
     spec = node.spec
     sort_key = _chosen(read, [each["index"] for each in spec["sortSpec"]["fields"]])
-    places = {ValuePlace.USER_KEY: sort_key, ValuePlace.VALUE: _columns(read)}
+    places = {ValuePlace.USER_KEY: sort_key, ValuePlace.VALUE: row_columns(read)}
     state = NodeState("window_rank", "lists of rows by sort key", places, -1)
     return _made(
         node, node.kind, inputs, spec["partitionSpec"]["fields"], [state],
-        {"order": rank_text(node, read)},
+        {"order": rank_of(node, read)},
         {"rows kept": _range_text(spec["rankRange"])},
     )  # fmt: skip
 
 
-def _window_deduplicate(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+def window_deduplicated(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    """Return a deduplication of each window."""
     (read,) = inputs
-    state = NodeState("window_deduplicate", "row", {ValuePlace.VALUE: _columns(read)}, -1)
+    state = NodeState("window_deduplicate", "row", {ValuePlace.VALUE: row_columns(read)}, -1)
     keys = node.spec["partitionKeys"]
-    return _made(node, node.kind, inputs, keys, [state], {"order": rank_text(node, read)})
+    return _made(node, node.kind, inputs, keys, [state], {"order": rank_of(node, read)})
 
 
-def _normalize(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+def normalized(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    """Return the normalization of a table's changes, which holds the last row of each key."""
     (read,) = inputs
-    state = NodeState("deduplicate-state", "row", {ValuePlace.VALUE: _columns(read)})
+    state = NodeState("deduplicate-state", "row", {ValuePlace.VALUE: row_columns(read)})
     # what its own filter held back, or let pass, was told by the old one
-    passed = normalized(node, read)
+    passed = normalized_rows(node, inputs)
     made = _made(node, node.kind, [passed], node.spec["uniqueKeys"], [state])
     conditions = [
         each.spec["condition"] for each in plan.nodes.values()
         if each.kind == "calc" and node.id in each.inputs and each.spec.get("condition")
     ]  # fmt: skip
     return replace(
-        made, withheld=frozenset().union(*(conjuncts(each, passed) for each in conditions))
+        made, withheld=frozenset().union(*(conjuncts(each, passed.fields) for each in conditions))
     )
-
-
-Rule = Callable[[Plan, PlanNode, Sequence[Relation]], NodeStates]
-RULES: Mapping[str, Rule] = {
-    "table-source-scan": _table,
-    "sink": _table,
-    **dict.fromkeys(AGGREGATES, _aggregate),
-    "over-aggregate": _over,
-    "join": _join,
-    **dict.fromkeys(SIDES, _timed_join),
-    "deduplicate": _deduplicate,
-    **dict.fromkeys(RANKS, _rank),
-    "window-rank": _window_rank,
-    "window-deduplicate": _window_deduplicate,
-    "changelog-normalize": _normalize,
-}  # fmt: skip

@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from statelake.state_core.model.key_groups import murmur3_128
+from statelake.state_core.plans.kinds import kind_of
 from statelake.state_core.plans.lineage import understood
 from statelake.state_core.plans.plan import Plan, PlanNode
-from statelake.state_core.plans.states import STATELESS, TIMES
+from statelake.state_core.plans.states import TIMES
 
 SOURCE, SINK = "table-source-scan", "sink"
 MOST_OPERATORS = 4  # of a source, or a sink
@@ -100,10 +101,11 @@ def shape_in(
 
 def _may_hold(plan: Plan, number: int, name: str, *, keyed: bool) -> bool:
     """Return whether an operator may have state."""
-    kind = plan.nodes[number].kind
-    if kind == SOURCE:
+    node = plan.nodes[number]
+    if node.kind == SOURCE:
         return not keyed
-    return name != TIMESTAMPS and (kind not in STATELESS or kind == "lookup-join")
+    may_wait = node.kind == "lookup-join"
+    return name != TIMESTAMPS and (may_wait or not kind_of(node).stateless)
 
 
 def operator_ids_of(plan: Plan, shape: Shape) -> dict[tuple[int, str], str]:

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from statelake.state_core.plans.lineage import in_words
 from statelake.state_core.plans.matches import Fate, OperatorMatch, PlanMatch
 from statelake.state_core.plans.matching import limited
-from statelake.state_core.plans.states import NodeState, NodeStates, StateColumn
+from statelake.state_core.plans.states import (
+    COUNTS_BY_SORT_KEY,
+    NodeState,
+    NodeStates,
+    StateColumn,
+)
 
 CONNECTORS = ("table-source-scan", "sink")
 
@@ -86,7 +90,7 @@ def _unaided(
 
 
 def _listed(states: NodeStates) -> str:
-    return in_words(", ".join(states.keys))
+    return ", ".join(map(str, states.keys))
 
 
 def _is_taken(old: NodeStates, after: dict[int, NodeStates]) -> bool:
@@ -106,10 +110,12 @@ def _same_types(old: NodeStates, new: NodeStates) -> bool:
 
 
 def _row_types(state: NodeState) -> object:
-    # types that only Java knows are the same for the same function
-    return state.form.partition(" by unique key ")[0], [
-        (place, [column.type or column.text for column in row]) for place, row in state.rows.items()
+    # types that only Java knows are the same for the same function; a unique key is no type
+    rows = [
+        (place, [column.type or column.meaning for column in row])
+        for place, row in state.rows.items()
     ]
+    return state.form, rows, state.by if state.form == COUNTS_BY_SORT_KEY else None
 
 
 def _meaning(states: NodeStates) -> object:
@@ -117,7 +123,7 @@ def _meaning(states: NodeStates) -> object:
         states.keys,
         states.reads,
         [
-            (state.name, [column.text for row in state.rows.values() for column in row])
+            (state.name, [column.meaning for row in state.rows.values() for column in row])
             for state in states.states
         ],
     )
@@ -142,7 +148,9 @@ def _restored(old: NodeStates, new: NodeStates) -> Unaided:
         for place, row in state.rows.items():
             old_row = before[state.name].rows.get(place, ())
             wrong = [
-                (was, now) for was, now in zip(old_row, row, strict=False) if was.text != now.text
+                (was, now)
+                for was, now in zip(old_row, row, strict=False)
+                if was.meaning is not now.meaning
             ]
             if wrong:
                 return Unaided(_exchanged(wrong), wrong=True)
@@ -159,8 +167,7 @@ def _restored(old: NodeStates, new: NodeStates) -> Unaided:
 
 
 def _exchanged(pairs: list[tuple[StateColumn, StateColumn]]) -> str:
-    texts = {was.text for was, _ in pairs}
-    if texts == {now.text for _, now in pairs}:
+    if {was.meaning for was, _ in pairs} == {now.meaning for _, now in pairs}:
         names = " and ".join(dict.fromkeys(was.name for was, _ in pairs))
         return f"restores silently, with {names} exchanged"
     was, now = pairs[0]

@@ -466,7 +466,7 @@ def _fold_upgrade(
         )  # fmt: skip
         alias = view_names(match.new, name).alias
         columns.append(FoldedColumn(index, adds, name, meta_info_bytes(made), alias))
-    (count,) = (at for at, each in enumerate(matches) if each.column.text == ALL_ROWS)
+    (count,) = (at for at, each in enumerate(matches) if each.column.meaning is ALL_ROWS)
     return FoldUpgrade(source.operator_id, match.fold, tuple(columns), count)
 
 

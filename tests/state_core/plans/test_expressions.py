@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-from copy import deepcopy
 from decimal import Decimal
 from typing import Any
 
@@ -11,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from statelake.state_core.plans.expressions import StoredColumn, evaluated, expression_of
-from statelake.state_core.plans.lineage import Widened, bare
 from statelake.state_core.plans.states import ValuePlace
 from statelake.state_core.serializers.sql.types.logical_type_parser import parse_logical_type
 
@@ -106,10 +103,3 @@ def test_what_is_known_is_computed(expression: dict[str, Any], wanted: Any) -> N
 def test_what_is_not_known_is_said(expression: dict[str, Any], why: str) -> None:
     """With the function and the types."""
     assert why in computed(expression)
-
-
-def test_widened_columns_can_be_copied() -> None:
-    """To another process, and by `asdict`: the text and the column without its wider type."""
-    text = Widened("o.v", "BIGINT")
-    for copied in (deepcopy(text), pickle.loads(pickle.dumps(text))):  # noqa: S301 - its own
-        assert (copied, bare(copied)) == ("o.v AS BIGINT", "o.v")

@@ -18,10 +18,10 @@ from statelake.state_core.errors import DeclarationError, NotFoundError
 from statelake.state_core.formats.metadata.checkpoint_metadata import write_metadata
 from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.nested import LONGEST, plain_names
-from statelake.state_core.plans.lineage import lineage_of
+from statelake.state_core.plans.kinds import lineage_of, states_of
 from statelake.state_core.plans.naming import nodes_by_uid
 from statelake.state_core.plans.plan import parse_plan
-from statelake.state_core.plans.states import ValuePlace, states_of
+from statelake.state_core.plans.states import ValuePlace
 from tests.integration.flink.sql_plans import GOLDEN
 from tests.integration.flink.sql_versions import GOLDEN as VERSIONS
 from tests.support.savepoints.sql_jobs import (

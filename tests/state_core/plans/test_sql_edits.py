@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 
 from statelake.state_core.errors import StateError
-from statelake.state_core.plans.lineage import Widened, bare, lineage_of, marked, widens
+from statelake.state_core.plans.kinds import lineage_of, states_of
+from statelake.state_core.plans.lineage import widens
 from statelake.state_core.plans.matches import Fate, PlanMatch, worst
 from statelake.state_core.plans.matching import match_plans, same_bytes, with_held
+from statelake.state_core.plans.meanings import Call, Cast, TableColumn, bare, marked, phrase
 from statelake.state_core.plans.plan import Plan, parse_plan
-from statelake.state_core.plans.states import ValuePlace, states_of
+from statelake.state_core.plans.states import ValuePlace
 from statelake.state_core.plans.unaided import flink_unaided
 from statelake.state_core.serializers.sql.types.logical_type_parser import parse_logical_type
 from tests.integration.flink.sql_plans import (
@@ -175,14 +177,20 @@ def test_types_of_the_same_values(old: str, new: str, wider: bool) -> None:
 
 
 def test_a_column_that_is_cast_to_a_wider_type_is_that_column() -> None:
-    """Also where a join marks it; text that ends alike is not."""
-    assert bare(Widened("o.a", "BIGINT")) == "o.a"
-    wider = marked(Widened("o.a", "DECIMAL(24, 2)"), " OR NULL BY join LEFT ON o.b = p.b")
-    assert wider == "o.a OR NULL BY join LEFT ON o.b = p.b AS DECIMAL(24, 2)"
-    assert bare(wider).endswith("p.b")
-    texts = "o.a", "CAST(o.a AS BIGINT)", "+(o.a, 1 AS BIGINT)", "o.a AS OF o.ts", "'1 AS BIGINT"
-    for text in texts:
-        assert bare(text) == text
+    """Also where a join marks it; what reads alike is not."""
+    column = TableColumn("o", "a")
+    assert bare(Cast(column, "BIGINT")) is column
+    wider = marked(Cast(column, "DECIMAL(24, 2)"), " OR NULL BY join LEFT ON o.b = p.b")
+    assert str(wider) == "o.a OR NULL BY join LEFT ON o.b = p.b AS DECIMAL(24, 2)"
+    assert bare(wider) is marked(column, " OR NULL BY join LEFT ON o.b = p.b")
+    others = (
+        column,
+        Call("CAST", (column,), "BIGINT"),
+        phrase("o.a AS BIGINT"),
+        TableColumn("o", "a AS BIGINT"),
+    )
+    for other in others:
+        assert bare(other) is other
 
 
 def test_a_view_of_values_of_another_type_is_lost() -> None:
@@ -244,6 +252,43 @@ def test_what_a_topn_keeps(strategy: str, end: int, time: str, names: list[str])
     plan = ranked({"type": strategy, "primaryKeys": [0]}, end, time)
     (rank,) = (node for node in plan.nodes.values() if node.kind == "rank")
     assert [state.name for state in states_of(plan, lineage_of(plan))[rank.id].states] == names
+
+
+def _sorted_by_time(kind: str, columns: str, *, descending: bool = False) -> Plan:
+    """The plan of rows in the order of time, and of their first column."""
+    time = {"type": "TIMESTAMP_WITH_LOCAL_TIME_ZONE", "precision": 3, "kind": kind}
+    fields = [{"name": "ts", "fieldType": time}]
+    fields += [{"name": name, "fieldType": "INT"} for name in columns]
+    by = [{"index": at, "isAscending": not (at and descending), "nullIsLast": False}
+          for at in (0, 1)]  # fmt: skip
+    nodes: list[dict[str, Any]] = [
+        {"type": "stream-exec-table-source-scan_2",
+         "scanTableSource": {"table": {"identifier": "`c`.`d`.`o`"}}},
+        {"type": "stream-exec-exchange_1"},
+        {"type": "stream-exec-temporal-sort_1", "orderBy": {"fields": by}},
+    ]  # fmt: skip
+    nodes = [{**node, "id": at, "outputType": {"type": "ROW", "fields": fields}}
+             for at, node in enumerate(nodes)]  # fmt: skip
+    edges = [{"source": 0, "target": 1}, {"source": 1, "target": 2}]
+    return parse_plan(json.dumps({"flinkVersion": "2.3", "nodes": nodes, "edges": edges}), "plan")
+
+
+@pytest.mark.parametrize("kind", ["ROWTIME", "PROCTIME"])
+def test_rows_that_wait_for_their_turn_keep(kind: str) -> None:
+    """In a sort by time, also if they get a column; in another order they are lost."""
+    old = _sorted_by_time(kind, "ab")
+    for new, fate, column in (
+        (old, Fate.KEEPS, Fate.KEEPS),
+        (_sorted_by_time(kind, "abc"), Fate.KEEPS, Fate.NULL),
+        (_sorted_by_time(kind, "ba"), Fate.LOST, Fate.KEEPS),
+        (_sorted_by_time(kind, "ab", descending=True), Fate.LOST, Fate.KEEPS),
+    ):
+        (match,) = (e for e in match_plans(old, new).operators if e.node.kind == "temporal-sort")
+        assert match.fate is fate
+        assert worst(each.fate for each in match.column_matches) is column
+    states = states_of(old, lineage_of(old))[2].states
+    by_time = ["dataState", "lastTriggeringTsState"]
+    assert [each.name for each in states] == (by_time if kind == "ROWTIME" else ["sortState"])
 
 
 def test_the_best_row_is_not_kept_as_several_are() -> None:

@@ -10,10 +10,10 @@ from itertools import combinations
 
 import pytest
 
+from statelake.state_core.plans.kinds import KINDS
 from statelake.state_core.plans.matches import Fate, PlanMatch, worst
 from statelake.state_core.plans.matching import match_plans
 from statelake.state_core.plans.plan import Plan, parse_plan
-from statelake.state_core.plans.states import RULES
 from statelake.state_core.plans.unaided import flink_unaided
 from statelake.state_core.plans.versions import FIRST_ROWS, FIRST_ROWS_SENT, VersionChange
 from tests.integration.flink.sql_versions import (
@@ -91,7 +91,7 @@ def test_all_nodes_with_state_are_in_the_queries() -> None:
         node.kind for found in plans().values() for plan in found.values()
         for node in plan.nodes.values()
     }  # fmt: skip
-    assert set(RULES) <= held
+    assert {name for name, kind in KINDS.items() if kind.keeps} <= held
 
 
 def test_rows_of_a_lookup_are_told_by_its_key() -> None:
