@@ -694,13 +694,12 @@ def without_raw_timers(
         kept: The ids of operators that keep theirs, as their keyed state is kept as bytes.
     """
 
-    def strip(state: OperatorMetadata) -> OperatorMetadata:
-        if state.subtasks is None or state.operator_id in kept:
-            return state
-        subtasks = {
-            index: replace(part, raw_keyed=None) if is_timers(part.raw_keyed, files) else part
-            for index, part in state.subtasks.items()
-        }
-        return replace(state, subtasks=subtasks)
+    def strip(subtask: SubtaskState) -> SubtaskState:
+        has_timers = is_timers(subtask.raw_keyed, files)
+        return replace(subtask, raw_keyed=None) if has_timers else subtask
 
-    return replace(metadata, operators=[strip(operator) for operator in metadata.operators])
+    operators = [
+        operator if operator.operator_id in kept else operator.with_subtasks(strip)
+        for operator in metadata.operators
+    ]
+    return replace(metadata, operators=operators)

@@ -62,6 +62,7 @@ from statelake.state_core.errors import (
     UnsafePathError,
 )
 from statelake.state_core.files.confinement import is_part
+from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.files.held_directories import (
     left_exports,
     remove_left,
@@ -250,7 +251,7 @@ def _clean_log(
         return Freed()
     table.require(cut)  # the checkpoint is complete
     paths = [f"{LOG_DIRECTORY}/{name}" for name in old]
-    return _delete(table, {path: _size_of(table, path) or 0 for path in paths})
+    return _delete(table.directory, {path: _size_of(table, path) or 0 for path in paths})
 
 
 def sweep_catalog(lake: Catalog, *, dry_run: bool = False) -> Freed:
@@ -285,8 +286,7 @@ def sweep_catalog(lake: Catalog, *, dry_run: bool = False) -> Freed:
         for path in present
         if is_edited_file(path) and 0 < (version_in(path) or 0) <= cut and path not in named
     ]
-    sizes = {path: present[path] for path in old}
-    return Freed(len(sizes), sum(sizes.values())) if dry_run else _delete(table, sizes)
+    return _delete(table.directory, {path: present[path] for path in old}, dry_run=dry_run)
 
 
 def _size_of(table: StateTable, name: str) -> int | None:
@@ -304,15 +304,26 @@ def _size_of(table: StateTable, name: str) -> int | None:
 
 
 def _delete_unneeded(
-    looks: _Looks, table: StateTable, present: Mapping[str, int], *, forced: bool = False
+    looks: _Looks,
+    table: StateTable,
+    present: Mapping[str, int],
+    *,
+    forced: bool = False,
+    dry_run: bool = False,
 ) -> Freed:
     """Make a table show an existing snapshot, and delete those files that are not needed."""
-    latest = looks.follow(partial(_show_newest, table, forced))
+    latest = table.open() if dry_run else looks.follow(partial(_show_newest, table, forced))
     version, records = looks.newest()  # after the listing: later files stay
-    needed = named_files(records, table.path)
-    if latest is not None:
+    needed, running = named_files(records, table.path), _running(version)
+    # a version of ours would show a snapshot first
+    if latest is not None and not (dry_run and table.maker(latest.version())):
         needed |= {file.path for file in files_of(latest)}
-    return _delete(table, _nobodys(present, needed, _running(version)))
+    unneeded = {
+        name: size
+        for name, size in present.items()
+        if name not in needed and (token := token_of(name)) and token not in running
+    }
+    return _delete(table.directory, unneeded, dry_run=dry_run)
 
 
 def _running(version: CatalogVersion) -> set[str]:
@@ -321,20 +332,10 @@ def _running(version: CatalogVersion) -> set[str]:
     return set(claims.attempts) | {claim.token for claim in claims.erasures.values()}
 
 
-def _nobodys(
-    present: Mapping[str, int], needed: Collection[str], running: Collection[str]
-) -> dict[str, int]:
-    """Return the files below tokens that are not needed, and whose attempt has ended."""
-    return {
-        name: size
-        for name, size in present.items()
-        if name not in needed and (token := token_of(name)) and token not in running
-    }
-
-
-def _delete(table: StateTable, files: Mapping[str, int]) -> Freed:
-    for name in files:
-        table.directory.delete(name)
+def _delete(directory: Directory, files: Mapping[str, int], *, dry_run: bool = False) -> Freed:
+    """Delete files, or only count them; by their paths below a directory, with their bytes."""
+    for path in () if dry_run else files:
+        directory.delete(path)
     return Freed(len(files), sum(files.values()))
 
 
@@ -346,6 +347,25 @@ def named_files(records: Iterable[SnapshotRecord], path: str) -> set[str]:
         for table in record.tables
         if table.path == path
         for file in table.units
+    }
+
+
+def file_sizes(records: Iterable[SnapshotRecord]) -> dict[tuple[str, str], int]:
+    """Return the bytes of each file that the records name, by its table and its path there.
+
+    Carried files are in the directory of all of them, in place of a table.
+    """
+    listed = list(records)
+    sizes = {
+        (table.path, file.path): file.size
+        for record in listed
+        for table in record.tables
+        for file in table.units
+    }
+    return sizes | {
+        (UNMANAGED_DIRECTORY, carried.blob): carried.size
+        for record in listed
+        for carried in record.carried
     }
 
 
@@ -423,23 +443,9 @@ def sweep_tables(
         table = lake.table(path)
         present = dict(table.directory.files_below(DATA_DIRECTORY))
         leftovers = dict(_edit_leftovers(table, table.open()))
-        if dry_run:
-            freed += _unneeded(looks, table, present) + Freed(
-                len(leftovers), sum(leftovers.values())
-            )
-        else:
-            freed += _delete_unneeded(looks, table, present) + _delete(table, leftovers)
+        freed += _delete_unneeded(looks, table, present, dry_run=dry_run)
+        freed += _delete(table.directory, leftovers, dry_run=dry_run)
     return freed
-
-
-def _unneeded(looks: _Looks, table: StateTable, present: Mapping[str, int]) -> Freed:
-    """Return the files that a sweep of a table would delete."""
-    version, records = looks.newest()
-    latest, needed = table.open(), named_files(records, table.path)
-    if latest is not None and not table.maker(latest.version()):
-        needed |= {file.path for file in files_of(latest)}
-    files = _nobodys(present, needed, _running(version))
-    return Freed(len(files), sum(files.values()))
 
 
 def _edit_leftovers(table: StateTable, latest: DeltaTable | None) -> list[tuple[str, int]]:
@@ -491,15 +497,15 @@ def sweep_unmanaged(
         LOG.warning("carried files stay, as nobody knows which are needed: %s", bad[0].error)
         return Freed()
     needed = {carried.blob for record in records for carried in record.carried}
-    freed = Freed()
-    for name, size in present:
-        # an open attempt may still name a file that no snapshot has
-        may_come = token_in(name) in version.claims.attempts
-        if is_unmanaged_name(name) and name not in needed and not may_come:
-            if not dry_run:
-                lake.directory.delete(f"{UNMANAGED_DIRECTORY}/{name}")
-            freed += Freed(1, size)
-    return freed
+    # an open attempt may still name a file that no snapshot has
+    unneeded = {
+        f"{UNMANAGED_DIRECTORY}/{name}": size
+        for name, size in present
+        if is_unmanaged_name(name)
+        and name not in needed
+        and token_in(name) not in version.claims.attempts
+    }
+    return _delete(lake.directory, unneeded, dry_run=dry_run)
 
 
 def sweep_rows(lake: Catalog, path: str, *, dry_run: bool = False) -> Freed:
@@ -587,11 +593,8 @@ def sweep_signs(lake: Catalog, *, dry_run: bool = False) -> Freed:
     """Delete signs of life of attempts and erasures that have ended."""
     names = [name for name in lake.directory.names(ALIVE) if is_token(name)]
     running = _running(lake.version())
-    gone = [name for name in names if name not in running]
-    for name in gone:
-        if not dry_run:
-            lake.directory.delete(f"{ALIVE}/{name}")
-    return Freed(len(gone), 0)
+    gone = {f"{ALIVE}/{name}": 0 for name in names if name not in running}
+    return _delete(lake.directory, gone, dry_run=dry_run)
 
 
 def sweep_runs(lake: Catalog, job: str, *, dry_run: bool = False) -> Freed:
@@ -617,15 +620,14 @@ def sweep_runs(lake: Catalog, job: str, *, dry_run: bool = False) -> Freed:
     version = lake.version()  # after the listing: a run's snapshot exists before the run is done
     if version.listed(job)[1]:
         return Freed()  # it is not known which snapshots were dropped
-    freed = Freed()
-    for run in done:
-        for path, size in lake.directory.files_below(f"{runs}/{run}"):
-            is_attempts = _ATTEMPT.match(path.removeprefix(f"{runs}/{run}/"))
-            if is_attempts and not version.has(job, f"run-{run}"):
-                if not dry_run:
-                    lake.directory.delete(path)
-                freed += Freed(1, size)
-    return freed
+    unneeded = {
+        path: size
+        for run in done
+        if not version.has(job, f"run-{run}")
+        for path, size in lake.directory.files_below(f"{runs}/{run}")
+        if _ATTEMPT.match(path.removeprefix(f"{runs}/{run}/"))
+    }
+    return _delete(lake.directory, unneeded, dry_run=dry_run)
 
 
 def sweep_notes(lake: Catalog, *, dry_run: bool = False) -> Freed:

@@ -27,6 +27,7 @@ from statelake.pipelines.lake.catalog.catalog_rows import held_error, rows_witho
 from statelake.pipelines.lake.catalog.claims import AttemptClaim, DeletionClaim
 from statelake.pipelines.lake.catalog.deletions import (
     Freed,
+    file_sizes,
     finish_deletions,
     log_cuts,
     remove_left_directories,
@@ -41,6 +42,7 @@ from statelake.pipelines.lake.catalog.deletions import (
     table_paths,
 )
 from statelake.pipelines.lake.catalog.snapshot_names import absent_snapshot
+from statelake.pipelines.lake.catalog.unmanaged_state import UNMANAGED_DIRECTORY
 from statelake.pipelines.lake.tables.log_entries import LOG_DIRECTORY
 from statelake.pipelines.lake.tables.names import (
     COMMITS,
@@ -62,7 +64,6 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.printable import Printed, bytes_text
 
-CARRIED = ""  # in place of a table, for carried files
 LOG = logging.getLogger(__name__)
 
 
@@ -156,21 +157,8 @@ def plan_drop(
 
 def bytes_freed(going: Iterable[SnapshotRecord], staying: Iterable[SnapshotRecord]) -> int:
     """Return the bytes of the files that only the dropped snapshots need."""
-    needed = _sizes(staying)
-    return sum(size for file, size in _sizes(going).items() if file not in needed)
-
-
-def _sizes(records: Iterable[SnapshotRecord]) -> dict[tuple[str, str], int]:
-    """Return the bytes of each file that some snapshots need, by table (or `CARRIED`) and path."""
-    sizes = {
-        (table.path, file.path): file.size
-        for record in records
-        for table in record.tables
-        for file in table.units
-    }
-    return sizes | {
-        (CARRIED, carried.blob): carried.size for record in records for carried in record.carried
-    }
+    needed = file_sizes(staying)
+    return sum(size for file, size in file_sizes(going).items() if file not in needed)
 
 
 def drop_snapshots(
@@ -308,12 +296,12 @@ def _drop(
     going = [r for r in records if r.job == job and r.snapshot_id in dropped]
     staying = [r for r in records if not (r.job == job and r.snapshot_id in dropped)]
     files: dict[str, list[str]] = {}
-    for path, name in sorted(_sizes(going).keys() - _sizes(staying).keys()):
+    for path, name in sorted(file_sizes(going).keys() - file_sizes(staying).keys()):
         files.setdefault(path, []).append(name)
     gone = _contents(going) - _contents(staying)
     deletion = DeletionClaim(
         job,
-        carried=files.pop(CARRIED, []),
+        carried=files.pop(UNMANAGED_DIRECTORY, []),
         files=files,
         tables=sorted({table.path for record in going for table in record.tables}),
         shown=sorted(path for path, each in gone if _shows(lake, path, each)),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -96,21 +97,15 @@ def without_tables(metadata: CheckpointMetadata, keyed: Collection[str] = ()) ->
         keyed: The ids of operators whose keyed state is kept as bytes, if it is one file.
     """
 
-    def strip(operator: OperatorMetadata) -> OperatorMetadata:
-        if operator.subtasks is None:
-            return operator
-        kept = operator.operator_id in keyed
-        subtasks = {
-            index: replace(
-                subtask,
-                managed_keyed=subtask.managed_keyed if kept and keyed_as_bytes(subtask) else None,
-                managed_operator=None,
-            )
-            for index, subtask in operator.subtasks.items()
-        }
-        return replace(operator, subtasks=subtasks)
+    def strip(subtask: SubtaskState, *, kept: bool) -> SubtaskState:
+        stays = subtask.managed_keyed if kept and keyed_as_bytes(subtask) else None
+        return replace(subtask, managed_keyed=stays, managed_operator=None)
 
-    return replace(metadata, operators=[strip(operator) for operator in metadata.operators])
+    operators = [
+        operator.with_subtasks(partial(strip, kept=operator.operator_id in keyed))
+        for operator in metadata.operators
+    ]
+    return replace(metadata, operators=operators)
 
 
 def keyed_as_bytes(subtask: SubtaskState) -> bool:

@@ -16,9 +16,10 @@ from statelake.pipelines.lake.edit.pieces import Counts, Piece, Rewritten, Stage
 from statelake.pipelines.lake.tables.data_files import (
     DataFileWriter,
     in_order,
+    measured_file,
     table_batch,
     table_columns,
-    write_row_groups,
+    write_data_file,
 )
 from statelake.pipelines.lake.tables.file_spans import KEY_GROUP, FileSpan, Partitioning
 from statelake.pipelines.lake.tables.operator_tables import NO_PARTITION
@@ -170,7 +171,7 @@ class KeyGroupLayout:
                 parts.append(rows.slice(first, end - first))
         if not parts:
             return None
-        path, size = write_row_groups(self._directory, path, parts)
+        path, size = write_data_file(self._directory, path, rows.schema, parts, whole=True)
         last = self.after.max_parallelism - 1
         return DataFile(path, NO_PARTITION, 0, last, len(rows), size, b""), indexes
 
@@ -302,16 +303,8 @@ class KeyGroupLayout:
         counts = {name: key_group_records(measure.sums(name)) for name in names}
         if not path:
             return Rewritten((), counts)
-        span = measure.span(names, file_span.key_groups)
-        file = DataFile(
-            path,
-            self.partitioning.partition_of(span.first),
-            span.first,
-            span.last,
-            measure.rows(names, span),
-            size,
-            measure.fingerprint(names, span),
-        )
+        groups = file_span.key_groups
+        file = measured_file(measure, names, groups, self.partitioning, path, size)
         return Rewritten((file,), counts)
 
     def recorded(self, operator: OperatorRecord, moved: set[int], counts: Counts) -> OperatorRecord:

@@ -46,7 +46,7 @@ from statelake.pipelines.lake.query.table_names import (
     TableNames,
     operator_tables_by_name,
 )
-from statelake.pipelines.lake.tables.operator_tables import write_operator_file
+from statelake.pipelines.lake.tables.data_files import write_data_file
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
 from statelake.pipelines.lake.tables.table_rows import parse_recorded
 from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY, TableFile
@@ -384,7 +384,7 @@ class _SqlEdit(Derivation):
                     at = pc.equal(rows.column(name), partition)
                     of_partition = rows.filter(at).drop_columns([name])
                 path = f"{self.rewriter.token}/{STAGED}/{number}/{partition}"
-                path, size = write_operator_file(
+                path, size = write_data_file(
                     directory, path, of_partition.schema, of_partition.to_batches()
                 )
                 files.append(TableFile(path, size, len(of_partition), partition))

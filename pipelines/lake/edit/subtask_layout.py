@@ -15,13 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelake.pipelines.lake.edit.pieces import Counts, Piece, Rewritten
+from statelake.pipelines.lake.tables.data_files import write_data_file
 from statelake.pipelines.lake.tables.file_spans import FileSpan
 from statelake.pipelines.lake.tables.names import new_folder
-from statelake.pipelines.lake.tables.operator_tables import (
-    NO_PARTITION,
-    read_operator_rows,
-    write_operator_file,
-)
+from statelake.pipelines.lake.tables.operator_tables import NO_PARTITION, read_operator_rows
 from statelake.pipelines.lake.tables.records import (
     DataFile,
     OperatorRecord,
@@ -144,7 +141,7 @@ class SubtaskLayout:
             return Rewritten((), {rows.name: counts})
         name = f"{new_folder(prefix)}/subtask-{span.first:05d}"
         directory = table_directory(self.lake, self.after.table)
-        path, size = write_operator_file(directory, name, rows.layout.schema, [batch])
+        path, size = write_data_file(directory, name, rows.layout.schema, [batch])
         file = DataFile(path, span.partition, span.first, span.last, len(batch), size, b"")
         return Rewritten((file,), {rows.name: counts})
 

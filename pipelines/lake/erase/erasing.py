@@ -52,6 +52,7 @@ from statelake.pipelines.lake.catalog.catalog import (
 from statelake.pipelines.lake.catalog.catalog_rows import rows_replaced
 from statelake.pipelines.lake.catalog.claims import AttemptClaim, Claims, ErasureClaim, NewFile
 from statelake.pipelines.lake.catalog.deletions import (
+    file_sizes,
     finish_deletions,
     named_files,
     sweep_unmanaged,
@@ -329,18 +330,12 @@ class Erasure:
         request = self.asked.request
         claims = self.lake.version().claims
         before = claims.erasures.get(request)
-        if before is None:
-            self.claim = replace(self.claim, jobs=self.claim.jobs or all_jobs(self.lake))
-            return 0
-        if not is_this_process(before.process) and not is_gone(before.process):
-            watch(
-                self.lake.directory,
-                {before.token: before.process},
-                f"erasure {request!r} is running",
-            )
-        refuse_other_snapshots(before.said, self.asked)
-        refuse_fewer_places(before.said, self.asked)
-        if not before.switched:  # no snapshot was changed: as if it was never begun
+        if before is not None:
+            if not is_this_process(before.process) and not is_gone(before.process):
+                self._watch(before)
+            refuse_other_snapshots(before.said, self.asked)
+            refuse_fewer_places(before.said, self.asked)
+        if before is None or not before.switched:  # no snapshot was changed
             self.claim = replace(self.claim, jobs=self.claim.jobs or all_jobs(self.lake))
             return 0
         self.claim = replace(
@@ -392,17 +387,18 @@ class Erasure:
             refuse_during_erasure(claims, job, request)
         before = claims.erasures.get(request)
         if before is not None and (before.switched or not is_this_process(before.process)):
-            watch(
-                self.lake.directory,
-                {before.token: before.process},
-                f"erasure {request!r} is running",
-            )
+            self._watch(before)
         for claim in self._attempts(version).values():
             raise ConflictError(
                 f"job {claim.job!r} is being written to, for snapshot {claim.snapshot_id!r}",
                 remedy="try again when it has ended",
             )
         return CatalogChange(claims.with_erasure(request, self.claim))
+
+    def _watch(self, claim: ErasureClaim) -> None:
+        """Refuse to go on if the process of a claim seems to be running."""
+        what = f"erasure {self.asked.request!r} is running"
+        watch(self.lake.directory, {claim.token: claim.process}, what)
 
     def _own(self, claims: Claims) -> ErasureClaim:
         """Return this process's claim.
@@ -549,7 +545,7 @@ class Erasure:
         """Make every version of each table name the new files; it may be repeated."""
         self.records = records_of(self.lake, self.claim.jobs)
         # an old file is still named if a snapshot outside of the request has it
-        kept = _named(chain.from_iterable(self.records.values()))
+        kept = file_sizes(chain.from_iterable(self.records.values()))
         for _, path in self._table_paths():
             table, files = self.lake.table(path), self.replaced.get(path, {})
             self._own(self.lake.version().claims)
@@ -618,7 +614,7 @@ class Erasure:
             if not self.files:
                 return  # no file was written, and the reason may be that rows can't be read
             records = records_of(self.lake, self.claim.jobs)
-            named = {path for _, path in _named(chain.from_iterable(records.values()))}
+            named = {path for _, path in file_sizes(chain.from_iterable(records.values()))}
             for table in {file.table for file in self.files}:
                 directory = self.lake.table(table).directory
                 for name, _ in directory.files_below(f"{DATA_DIRECTORY}/{self.token}"):
@@ -662,16 +658,6 @@ def _units(files: Mapping[str, NewFile | None]) -> dict[str, DataFile | None]:
     return {
         old: None if new is None else DataFile(**msgspec.structs.asdict(new), fingerprint=b"")
         for old, new in files.items()
-    }
-
-
-def _named(records: Iterable[SnapshotRecord]) -> set[tuple[str, str]]:
-    """Return table and path of every file of some snapshots."""
-    return {
-        (table.path, file.path)
-        for record in records
-        for table in record.tables
-        for file in table.units
     }
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from statelake.pipelines.lake.catalog.unmanaged_state import unmanaged_metadata
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
-    OperatorMetadata,
-    SubtaskState,
+    CheckpointMetadata,
     write_metadata,
 )
 
@@ -22,39 +22,21 @@ def has_opaque_state(record: SnapshotRecord) -> bool:
         DamagedLakeError: Its carried `_metadata` is not valid.
     """
     metadata = unmanaged_metadata(record)
-    return bool(record.carried or metadata.masters) or any(map(_is_opaque, metadata.operators))
+    return bool(record.carried) or _bare(metadata) != metadata
 
 
 def without_opaque_state(record: SnapshotRecord) -> SnapshotRecord:
     """Return the snapshot without opaque state: the job begins without it."""
-    metadata = unmanaged_metadata(record)
-    operators = [_stripped(operator) for operator in metadata.operators]
-    bare = replace(metadata, operators=operators, masters=[])
+    bare = _bare(unmanaged_metadata(record))
     return replace(record, metadata=write_metadata(bare), carried=[])
 
 
-def _subtasks(operator: OperatorMetadata) -> list[SubtaskState]:
-    return list((operator.subtasks or {}).values())
-
-
-def _is_opaque(operator: OperatorMetadata) -> bool:
-    return operator.coordinator is not None or any(
-        subtask.raw_operator
-        or subtask.raw_keyed
-        or subtask.managed_keyed
-        or subtask.inputs
-        or subtask.outputs
-        for subtask in _subtasks(operator)
+def _bare(metadata: CheckpointMetadata) -> CheckpointMetadata:
+    """Return a `_metadata` of unmanaged state without any."""
+    bare = partial(
+        replace, raw_operator=None, raw_keyed=None, managed_keyed=None, inputs=(), outputs=()
     )
-
-
-def _stripped(operator: OperatorMetadata) -> OperatorMetadata:
-    if operator.subtasks is None:
-        return replace(operator, coordinator=None)
-    subtasks = {
-        index: replace(
-            subtask, raw_operator=None, raw_keyed=None, managed_keyed=None, inputs=(), outputs=()
-        )
-        for index, subtask in operator.subtasks.items()
-    }
-    return replace(operator, coordinator=None, subtasks=subtasks)
+    operators = [
+        replace(operator.with_subtasks(bare), coordinator=None) for operator in metadata.operators
+    ]
+    return replace(metadata, operators=operators, masters=[])

@@ -7,7 +7,7 @@ snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
@@ -25,7 +25,7 @@ def give_own_versions(
     lake: Catalog,
     request: ErasureRequest,
     records: Mapping[str, Sequence[SnapshotRecord]],
-    kept: set[tuple[str, str]],
+    kept: Collection[tuple[str, str]],
     replaced: Mapping[str, Mapping[str, DataFile | None]],
     token: str,
 ) -> list[SnapshotRecord]:

@@ -10,8 +10,12 @@ from typing import Any, TypeAlias
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.deletions import file_sizes
 from statelake.pipelines.lake.catalog.snapshot_names import absent_snapshot
-from statelake.pipelines.lake.catalog.unmanaged_state import refuse_kept_as_bytes
+from statelake.pipelines.lake.catalog.unmanaged_state import (
+    UNMANAGED_DIRECTORY,
+    refuse_kept_as_bytes,
+)
 from statelake.pipelines.lake.edit.rewriting import (
     RewriteTask,
     Transform,
@@ -463,13 +467,13 @@ class Planner:
                     (going.table, data_file.path)
                     for _, going in found_files
                     for data_file in going.units
-                },
-                {
-                    carried.blob
+                }
+                | {
+                    (UNMANAGED_DIRECTORY, carried.blob)
                     for record in records
                     for carried in record.carried
                     if self.asked.carried == "drop"
-                },
+                }
             ),
             partial_matches=[
                 f"changelogs/{changelog.name} of {changelog.place}"
@@ -481,17 +485,12 @@ class Planner:
             carried=self.asked.carried,
         )
 
-    def _kept_for(self, going: set[tuple[str, str]], carried: set[str]) -> list[tuple[str, str]]:
-        """Return the other snapshots that have one of some table files or carried files."""
+    def _kept_for(self, going: set[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Return the other snapshots that have one of some files, as in `file_sizes`."""
         return [
             (record.job, record.snapshot_id)
             for record in self.others
-            if any(
-                (table.path, data_file.path) in going
-                for table in record.tables
-                for data_file in table.units
-            )
-            or any(file.blob in carried for file in record.carried)
+            if not going.isdisjoint(file_sizes([record]))
         ]
 
     def _refuse_unnamed(self) -> None:

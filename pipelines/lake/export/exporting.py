@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 from statelake.pipelines.engine import Engine, Progress
@@ -440,17 +441,9 @@ class _Export:
 
 def _without_channel_state(metadata: CheckpointMetadata) -> CheckpointMetadata:
     """Return the same `_metadata`, as of an aligned checkpoint."""
-
-    def strip(operator: OperatorMetadata) -> OperatorMetadata:
-        subtasks = operator.subtasks
-        if subtasks is not None:
-            subtasks = {
-                index: replace(subtask, inputs=(), outputs=())
-                for index, subtask in subtasks.items()
-            }
-        return replace(operator, subtasks=subtasks)
-
-    return replace(metadata, operators=[strip(operator) for operator in metadata.operators])
+    strip = partial(replace, inputs=(), outputs=())
+    operators = [operator.with_subtasks(strip) for operator in metadata.operators]
+    return replace(metadata, operators=operators)
 
 
 def _dropped_records(lake: Catalog, record: SnapshotRecord) -> list[str]:

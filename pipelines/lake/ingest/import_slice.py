@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 import pyarrow as pa
 
 from statelake.pipelines.lake.ingest.same_slices import slice_mark, stored_digest
-from statelake.pipelines.lake.tables.data_files import DataFileWriter, table_batch
+from statelake.pipelines.lake.tables.data_files import DataFileWriter, measured_file, table_batch
 from statelake.pipelines.lake.tables.file_spans import FileCuts, Partitioning, SlicePart
 from statelake.pipelines.lake.tables.records import DataFile, PartRecord
 from statelake.pipelines.lake.tables.table_rows import TableRows, has_content
@@ -41,14 +41,14 @@ class TableTarget:
 
     Attributes:
         path: Its path below the lake.
-        partition_by: Its partition column.
+        partitioning: Its partitioning.
         states: The states that it holds: one, or all queues of timers.
         before: The previous snapshot's files of the same types; None without any. What still has
             its fingerprint there, and is undamaged, is not written.
     """
 
     path: str
-    partition_by: str
+    partitioning: Partitioning
     states: tuple[str, ...]
     before: TableRows | None = None
 
@@ -307,11 +307,9 @@ class _ImportSlice:
         """Return the previous snapshot's files of these key groups, whose rows are not counted."""
         files = {}
         for target in self.targets:
-            partitioning = Partitioning(self.task.max_parallelism, target.partition_by)
+            partition_of = target.partitioning.partition_of
             files[target.path] = [
-                DataFile(
-                    "", partitioning.partition_of(part.first), *part.span, 0, 0, part.fingerprint
-                )
+                DataFile("", partition_of(part.first), *part.span, 0, 0, part.fingerprint)
                 for part in target.parts(self.task.key_groups)
             ]
         return {path: of_table for path, of_table in files.items() if of_table}
@@ -343,16 +341,15 @@ class _SliceTable:
         self.target = target
         self.measure = measure
         self.names = [name for name in target.states if name in measure.states]
-        self.partitioning = Partitioning(task.max_parallelism, target.partition_by)
-        self.buckets = self.partitioning.buckets(task.key_groups)
-        self.cuts = FileCuts(self.partitioning, self.buckets, task.partitions)
+        self.buckets = target.partitioning.buckets(task.key_groups)
+        self.cuts = FileCuts(target.partitioning, self.buckets, task.partitions)
         self.files: list[DataFile] = []
         groups = [bucket.key_groups for bucket in self.buckets]
         self.sizes = measure.range_bytes(self.names, groups) if measured else []
         self.differs = True  # from the files of the previous snapshot
         unchanged = self._unchanged() if measured else []
         directory = table_directory(task.lake, target.path)
-        self.writer = DataFileWriter(directory, task.attempt, self.partitioning, unchanged)
+        self.writer = DataFileWriter(directory, task.attempt, target.partitioning, unchanged)
         self.first = task.key_groups.first
         self.at = 0
         self.holds_rows = False
@@ -362,12 +359,11 @@ class _SliceTable:
         self.cuts.follow(self.target.starts, self.sizes)
         kept, self.differs = [], False
         for file in self.cuts.files(self.sizes):
-            span = self.measure.span(self.names, file.key_groups)
-            content = self._fingerprint(span)
-            if self.target.keeps(span, content):
-                self._add("", 0, span)
+            same = self._file(file.key_groups)
+            if self.target.keeps(KeyGroupRange(*same.span), same.fingerprint):
+                self.files.append(same)
                 kept.append(file.key_groups)
-            elif self.measure.rows(self.names, file.key_groups):
+            elif same.rows:
                 self.differs = True
         return kept
 
@@ -392,13 +388,11 @@ class _SliceTable:
             path, size = self.writer.close(last)
         self.holds_rows = bool(self.writer.rows)
         if path:
-            self._add(path, size, self.measure.span(self.names, KeyGroupRange(self.first, last)))
+            self.files.append(self._file(KeyGroupRange(self.first, last), path, size))
 
-    def _add(self, path: str, size: int, span: KeyGroupRange) -> None:
-        rows = self.measure.rows(self.names, span)
-        partition = self.partitioning.partition_of(span.first)
-        content = self._fingerprint(span)
-        self.files.append(DataFile(path, partition, span.first, span.last, rows, size, content))
+    def _file(self, key_groups: KeyGroupRange, path: str = "", size: int = 0) -> DataFile:
+        partitioning = self.target.partitioning
+        return measured_file(self.measure, self.names, key_groups, partitioning, path, size)
 
     def _bytes(self) -> int:
         """Return the bytes of the table's states in the current bucket."""
@@ -408,6 +402,3 @@ class _SliceTable:
             return 0
         (size,) = self.measure.range_bytes(self.names, [self.buckets[self.at].key_groups])
         return size
-
-    def _fingerprint(self, span: KeyGroupRange) -> bytes:
-        return self.measure.fingerprint(self.names, span)

@@ -6,7 +6,12 @@ from dataclasses import replace
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.import_slice import TableTarget
-from statelake.pipelines.lake.tables.file_spans import BUCKET, KEY_GROUP, MAX_PARTITIONS
+from statelake.pipelines.lake.tables.file_spans import (
+    BUCKET,
+    KEY_GROUP,
+    MAX_PARTITIONS,
+    Partitioning,
+)
 from statelake.pipelines.lake.tables.names import keyed_table, queue_table, timers_table
 from statelake.pipelines.lake.tables.records import (
     DataFile,
@@ -37,10 +42,12 @@ def table_targets(
             group has a fixed number, so that another table is created beside it.
     """
     by_group = operator.max_parallelism <= MAX_PARTITIONS and partitions is None
-    return [
-        TableTarget(*_place(lake, path, by_group=by_group), names)
-        for path, names in tables_of(job, operator).items()
-    ]
+    targets = []
+    for path, names in tables_of(job, operator).items():
+        own_path, column = _place(lake, path, by_group=by_group)
+        partitioning = Partitioning(operator.max_parallelism, column)
+        targets.append(TableTarget(own_path, partitioning, names))
+    return targets
 
 
 def tables_of(job: str, operator: Operator) -> dict[str, tuple[str, ...]]:

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -40,10 +41,7 @@ from statelake.pipelines.lake.ingest.joined_files import SlicedTable, join_small
 from statelake.pipelines.lake.ingest.large_slices import import_slices, is_large, large_bytes
 from statelake.pipelines.lake.ingest.same_slices import recorded_sums
 from statelake.pipelines.lake.tables.data_files import table_columns
-from statelake.pipelines.lake.tables.file_spans import (
-    Partitioning,
-    plan_import_slices,
-)
+from statelake.pipelines.lake.tables.file_spans import Partitioning, plan_import_slices
 from statelake.pipelines.lake.tables.names import TIMERS, check_names, default_snapshot_id
 from statelake.pipelines.lake.tables.operator_tables import (
     OperatorTask,
@@ -69,7 +67,6 @@ from statelake.pipelines.lake.tables.records import (
     key_group_records,
 )
 from statelake.pipelines.lake.tables.table_rows import sound_files
-from statelake.pipelines.lake.tables.tables import TableFile
 from statelake.pipelines.requests.imports import Import
 from statelake.pipelines.times import Stopwatch, Times
 from statelake.state_core.errors import (
@@ -289,27 +286,28 @@ class _Import:
                 taken back.
             PluginError: Fields that a plugin gives a state differ only in their case.
         """
+        self.name = name
         self.leaves_files = engine.repeats
         for operator in self._operators():
             columns = [(state.name, state.schema) for state in operator.keyed_states]
             columns += [(state.name, state.schema) for state in operator.operator_states]
             for state_name, schema in columns:
                 refuse_twins(schema, f"{operator.label}/{state_name}")
-        previous = self._previous()
-        tables = {
+        self.previous = self._previous()
+        self.tables = {
             operator.label: table_targets(self.lake, self.job, operator, self.asked.partitions)
             for operator in self._operators()
         }
         self.operator_tables = operator_table_paths(self.job, self._operators())
-        paths = [target.path for targets in tables.values() for target in targets]
+        paths = [target.path for targets in self.tables.values() for target in targets]
         paths += self.operator_tables.values()
-        bases = [previous] if previous is not None else []
+        bases = [self.previous] if self.previous is not None else []
         with Attempt(self.lake, self.job, name, paths, bases) as attempt:
+            self.token = attempt.token
             with self.snapshot.files.unchanged():
-                pieces = self._map_pieces(engine, attempt.token, previous)
-                results = self._map(engine, attempt.token, tables, previous, progress)
-            record = self._record(name, tables, results, pieces, previous, attempt.token)
-            record = attempt.commit(record)
+                pieces = self._map_pieces(engine)
+                results = self._map(engine, progress)
+            record = attempt.commit(self._record(results, pieces))
         data_files = [file for table in record.tables for file in table.units]
         written = sum(attempt.token in file.path for file in data_files)
         times = self.stopwatch.times()
@@ -338,20 +336,18 @@ class _Import:
         ]
         return [each for each in operators if each.keyed_states or each.operator_states]
 
-    def _map_pieces(
-        self, engine: Engine, token: str, previous: SnapshotRecord | None
-    ) -> list[SubtaskSpanResult]:
+    def _map_pieces(self, engine: Engine) -> list[SubtaskSpanResult]:
         """Import operator state."""
         alike = {
             path: sound_files(self.lake.table(path).directory, files)
-            for path, files in alike_files(self._operators(), previous).items()
+            for path, files in alike_files(self._operators(), self.previous).items()
         }
         tasks = [
             OperatorTask(
                 self.directory.location,
                 self.allow_external,
                 self.lake.location,
-                token,
+                self.token,
                 pieces,
             )
             for pieces in plan_operator_tasks(self._operators(), self.operator_tables, alike)
@@ -416,24 +412,20 @@ class _Import:
             for state in operator.keyed_states
         )
 
-    def _map(
-        self,
-        engine: Engine,
-        token: str,
-        tables: dict[str, list[TableTarget]],
-        previous: SnapshotRecord | None,
-        progress: Progress | None,
-    ) -> dict[str, list[SliceResult]]:
+    def _map(self, engine: Engine, progress: Progress | None) -> dict[str, list[SliceResult]]:
         tasks, sizes, operators, sliced = [], [], [], []
         local = self.directory.local and self.lake.directory.local
         limit = large_bytes(self._operators(), local=local)
-        before = {} if previous is None else {op.operator_id: op for op in previous.operators}
+        previous = [] if self.previous is None else self.previous.operators
+        before = {operator.operator_id: operator for operator in previous}
         marks = defaultdict(set)
         for operator_id, operator_before in before.items():
             for recorded in operator_before.slices:
                 marks[operator_id, recorded.first, recorded.last].add(recorded.mark)
         for operator in self._operators():
-            targets = with_known(tables[operator.label], self.lake.location, operator, previous)
+            targets = with_known(
+                self.tables[operator.label], self.lake.location, operator, self.previous
+            )
             sliced += [(operator, target) for target in targets]
             partitioning = Partitioning(operator.max_parallelism)
             present = {span for target in targets for span in target.known}
@@ -449,7 +441,7 @@ class _Import:
                         parts,
                         operator.max_parallelism,
                         self.lake.location,
-                        token,
+                        self.token,
                         targets,
                         self.asked.partitions,
                         tuple((each.name, each.names) for each in operator.keyed_states)
@@ -483,25 +475,18 @@ class _Import:
         keyed = [
             SlicedTable(
                 target,
-                operator.max_parallelism,
                 table_columns(operator.state(target.states[0])),
                 slices[operator.operator_id],
                 self.asked.partitions,
             )
             for operator, target in sliced
         ]
-        self.keyed = join_small_files(engine, self.lake.location, token, keyed)
+        self.keyed = join_small_files(engine, self.lake.location, self.token, keyed)
         self.stopwatch.end_step("joined files")
         return slices
 
     def _record(
-        self,
-        name: str,
-        tables: dict[str, list[TableTarget]],
-        results: dict[str, list[SliceResult]],
-        pieces: list[SubtaskSpanResult],
-        previous: SnapshotRecord | None,
-        token: str,
+        self, results: dict[str, list[SliceResult]], pieces: list[SubtaskSpanResult]
     ) -> SnapshotRecord:
         """Commit every table, and return the snapshot's record."""
         # first the steps that may fail because of the snapshot: a table that is created stays
@@ -509,20 +494,15 @@ class _Import:
         with files.unchanged():
             stripped = without_raw_timers(self.snapshot.metadata, files, self.as_bytes)
             metadata, carried = carry_state(
-                stripped, files, self.lake.directory, token, previous, self.as_bytes
+                stripped, files, self.lake.directory, self.token, self.previous, self.as_bytes
             )
         operators = []
         for operator in self._operators():
             slices = results[operator.operator_id]
-            targets = tables[operator.label]
+            targets = self.tables[operator.label]
             with ThreadPoolExecutor(max(1, min(8, len(targets)))) as pool:
-                committed = list(
-                    pool.map(
-                        lambda target, op=operator: self._commit(op, target, previous, token, name),
-                        targets,
-                    )
-                )
-            committed += self._commit_pieces(operator, pieces, previous, token, name)
+                committed = list(pool.map(partial(self._commit, operator), targets))
+            committed += self._commit_pieces(operator, pieces)
             states = describe_operator_states(operator, self.operator_tables, pieces)
             described = _describe_operator(operator, targets, committed, slices, states)
             operators.append(replace(described, slices=self.marks[operator.operator_id]))
@@ -531,7 +511,7 @@ class _Import:
         )
         return SnapshotRecord(
             job=self.job,
-            snapshot_id=name,
+            snapshot_id=self.name,
             parent="",
             origin="import",
             kind=self.snapshot.kind,
@@ -553,70 +533,38 @@ class _Import:
             taken_from=OF_FILE if self.asked.taken is None else GIVEN,
         )
 
-    def _commit(
-        self,
-        operator: Operator,
-        target: TableTarget,
-        previous: SnapshotRecord | None,
-        token: str,
-        snapshot_id: str,
-    ) -> TableRecord:
-        """Commit the written and the kept files as the table's next version."""
-        partitioning = Partitioning(operator.max_parallelism, target.partition_by)
-        before = by_span(previous_files(previous, target.path))
-        files = [
-            file
-            for data_file in self.keyed.files[target.path]
-            for file in ([data_file] if data_file.path else before[data_file.span])
-        ]
+    def _commit(self, operator: Operator, target: TableTarget) -> TableRecord:
+        """Commit the next version of a table of keyed state."""
+        partitioning, files = target.partitioning, self.keyed.files[target.path]
         schema = partitioning.table_schema(table_columns(operator.state(target.states[0])))
-        version = self._replace_files(
-            target.path, schema, files, partitioning.column, token, snapshot_id
-        )
-        return TableRecord(target.path, version, partitioning.column, files)
+        return self._committed(target.path, schema, files, partitioning.column)
 
     def _commit_pieces(
-        self,
-        operator: Operator,
-        pieces: list[SubtaskSpanResult],
-        previous: SnapshotRecord | None,
-        token: str,
-        snapshot_id: str,
+        self, operator: Operator, pieces: list[SubtaskSpanResult]
     ) -> list[TableRecord]:
         """Commit the next version of each table of operator state."""
         tables = []
         for state in operator.operator_states:
             path = self.operator_tables[operator.operator_id, state.name]
-            before = by_span(previous_files(previous, path))
-            spans = [
-                file
-                for piece in pieces
-                if piece.piece.table == path and piece.file.rows
-                for file in (
-                    [piece.file] if piece.file.path else before[piece.file.first, piece.file.last]
-                )
-            ]
-            version = self._replace_files(path, state.schema, spans, None, token, snapshot_id)
-            tables.append(TableRecord(path, version, "", spans))
+            files = [each.file for each in pieces if each.piece.table == path and each.file.rows]
+            tables.append(self._committed(path, state.schema, files, ""))
         return tables
 
-    def _replace_files(
-        self,
-        path: str,
-        schema: pa.Schema,
-        data_files: list[DataFile],
-        partition_by: str | None,
-        token: str,
-        snapshot_id: str,
-    ) -> int:
-        """Commit files as the table's next version, and delete the temporary ones."""
+    def _committed(
+        self, path: str, schema: pa.Schema, files: list[DataFile], partition_by: str
+    ) -> TableRecord:
+        """Commit written and kept files as a table's next version, and delete temporary ones."""
+        before = by_span(previous_files(self.previous, path))
+        current = [
+            file
+            for data_file in files
+            for file in ([data_file] if data_file.path else before[data_file.span])
+        ]
         table = self.lake.table(path)
         if self.leaves_files or path in self.keyed.joined:
-            table.remove_others(token, [file.path for file in data_files])
-        files = [TableFile.of(file) for file in data_files]
-        return table.replace_files(
-            schema, files, partition_by=partition_by, attempt=token, snapshot=snapshot_id
-        )
+            table.remove_others(self.token, [file.path for file in current])
+        record = TableRecord(path, 0, partition_by, current)
+        return table.record_files(record, schema, self.token, self.name)
 
 
 def _are_alike(recorded: RowNames, now: RowNames, *, grows: bool) -> bool:
@@ -639,26 +587,21 @@ def _describe_operator(
     for state in operator.keyed_states:
         sums = [result.sums[state.name] for result in results if state.name in result.sums]
         groups = [group for of_slice in sums for group in key_group_records(of_slice)]
-        groups.sort(key=lambda group: group.key_group)
-        states.append(
-            StateRecord(
-                name=state.name,
-                kind=state.kind.value,
-                table=owner[state.name],
-                namespace_type=state.namespace_type,
-                value_type=state.value_type,
-                user_key_type=state.user_key_type,
-                ttl=state.with_ttl,
-                meta_info=state.meta_info,
-                entries=sum(group.entries for group in groups),
-                state_bytes=sum(group.state_bytes for group in groups),
-                key_groups=groups,
-                user_key_names=list(state.names.user_key),
-                value_names=list(state.names.value),
-                content=state.names.content,
-                alias=state.names.alias,
-            )
+        recorded = StateRecord(
+            name=state.name,
+            kind=state.kind.value,
+            table=owner[state.name],
+            namespace_type=state.namespace_type,
+            value_type=state.value_type,
+            user_key_type=state.user_key_type,
+            ttl=state.with_ttl,
+            meta_info=state.meta_info,
+            user_key_names=list(state.names.user_key),
+            value_names=list(state.names.value),
+            content=state.names.content,
+            alias=state.names.alias,
         )
+        states.append(recorded.with_key_groups(groups))
     return OperatorRecord(
         operator.operator_id,
         operator.uid,

@@ -96,22 +96,15 @@ class SlicedTable:
 
     Attributes:
         target: The table.
-        max_parallelism: The operator's max parallelism.
         columns: The table's columns, without the bucket.
         results: The results of the slices, in order of key group.
         partitions: How many partitions it is to have, whatever its bytes; None if that is open.
     """
 
     target: TableTarget
-    max_parallelism: int
     columns: pa.Schema
     results: Sequence[SliceResult]
     partitions: int | None = None
-
-    @cached_property
-    def partitioning(self) -> Partitioning:
-        """Its partitioning."""
-        return Partitioning(self.max_parallelism, self.target.partition_by)
 
     @cached_property
     def files(self) -> list[DataFile]:
@@ -162,7 +155,7 @@ class SlicedTable:
     def _share(self, first: int, starts: Sequence[int]) -> int:
         """Return the number of the partition of a file, or of the file before that it follows."""
         if self.partitions is not None:
-            return self.partitioning.partition_of(first) * self.partitions // MAX_PARTITIONS
+            return self.target.partitioning.partition_of(first) * self.partitions // MAX_PARTITIONS
         return bisect_right(starts, first)
 
     def _sizes(self) -> Callable[[DataFile], int]:
@@ -194,7 +187,7 @@ class SlicedTable:
                 last = atom.files[-1]
                 if last.span == file.span:
                     size = 0  # they were counted
-                if self.partitioning.partition_of(last.last) == file.partition:
+                if self.target.partitioning.partition_of(last.last) == file.partition:
                     atom.files.append(file)
                     atom.state_bytes += size
                     continue
@@ -238,7 +231,7 @@ class SlicedTable:
         parts = list({file.span: file.compared[0] for file in run.files}.values())
         return DataFile(
             path,
-            self.partitioning.partition_of(first),
+            self.target.partitioning.partition_of(first),
             first,
             last,
             sum(file.rows for file in run.files),
@@ -278,8 +271,8 @@ def join_small_files(
     result = JoinedTables()
     joins: list[tuple[SlicedTable, _JoinedRun, JoinedFile]] = []
     for table in tables:
-        path = table.target.path
-        if table.target.partition_by != BUCKET or not table.files:
+        path, partitioning = table.target.path, table.target.partitioning
+        if partitioning.column != BUCKET or not table.files:
             result.files[path] = table.files
             continue
         result.files[path] = data_files = []
@@ -291,7 +284,7 @@ def join_small_files(
                 data_files += run.files
             else:
                 sources = tuple(table.sources(run))
-                file = JoinedFile(lake, attempt, path, table.partitioning, table.columns, sources)
+                file = JoinedFile(lake, attempt, path, partitioning, table.columns, sources)
                 joins.append((table, run, file))
     files = [file for _, _, file in joins]
     tasks = [files[at : at + TASK_FILES] for at in range(0, len(files), TASK_FILES)]

@@ -11,7 +11,7 @@ from statelake.pipelines.lake.ingest.import_slice import (
     slice_name,
 )
 from statelake.pipelines.lake.tables.data_files import DataFileWriter, table_batch
-from statelake.pipelines.lake.tables.file_spans import SLICE_BYTES, Partitioning
+from statelake.pipelines.lake.tables.file_spans import SLICE_BYTES
 from statelake.pipelines.lake.tables.tables import table_directory
 from statelake.pipelines.times import phase, phase_of_each
 from statelake.state_core.errors import StateError
@@ -100,7 +100,7 @@ def _import_piece(task: PieceTask) -> PieceResult:
         target.path: DataFileWriter(
             table_directory(import_task.lake, target.path),
             import_task.attempt,
-            Partitioning(import_task.max_parallelism, target.partition_by),
+            target.partitioning,
         )
         for target in import_task.targets
     }

@@ -32,7 +32,7 @@ from statelake.pipelines.lake.ingest.large_slice_tasks import (
     import_piece,
     task_name,
 )
-from statelake.pipelines.lake.tables.file_spans import Partitioning
+from statelake.pipelines.lake.tables.data_files import measured_file
 from statelake.pipelines.lake.tables.records import DataFile
 from statelake.pipelines.times import Stopwatch
 from statelake.state_core.model.entries import CuttableFile, FilePiece
@@ -79,8 +79,8 @@ def is_large(operator: Operator, task: ImportTask, size: int, large: int) -> boo
     sizes = file.looked_up_bytes()
     groups = [group for group, count in sizes if count and group in part.key_groups]
     return all(
-        len({Partitioning(task.max_parallelism, column).partition_of(g) for g in groups}) == 1
-        for column in {target.partition_by for target in task.targets}
+        len({partitioning.partition_of(group) for group in groups}) == 1
+        for partitioning in {target.partitioning for target in task.targets}
     )
 
 
@@ -287,14 +287,4 @@ class _LargeSlice:
     def _file(self, target: TableTarget) -> DataFile:
         """Return the record of one file with all rows of a table, without a path."""
         states, within = self._states(target), self.whole.key_groups
-        span = self._measure.span(states, within)
-        partitioning = Partitioning(self.whole.max_parallelism, target.partition_by)
-        return DataFile(
-            "",
-            partitioning.partition_of(span.first),
-            span.first,
-            span.last,
-            self._measure.rows(states, span),
-            0,
-            self._measure.fingerprint(states, span),
-        )
+        return measured_file(self._measure, states, within, target.partitioning)

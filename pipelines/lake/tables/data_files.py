@@ -5,7 +5,7 @@ They are compressed with zstd, without dictionaries: as fast as Snappy here, and
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +13,12 @@ import pyarrow as pa
 from statelake.pipelines.lake.tables.file_spans import BUCKET, KEY_GROUP, Partitioning
 from statelake.pipelines.lake.tables.names import KEY_GROUPS_FILE, new_folder
 from statelake.pipelines.lake.tables.parquet_bounds import BoundedWriter
+from statelake.pipelines.lake.tables.records import DataFile
 from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.model.entries import Entries
 from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.measure import Measure
 from statelake.state_core.model.snapshot import KeyedState, StateKind
 
 ROW_GROUP_BYTES = 64 << 20
@@ -105,13 +107,7 @@ class DataFileWriter:
         name = KEY_GROUPS_FILE if self.partitioning.column == BUCKET else "key-group-"
         self.path = f"{self.prefix}/{name}{first:05d}.parquet"
         self.output = self.directory.open_output(self.path)
-        return BoundedWriter(
-            self.output,
-            schema,
-            compression="zstd",
-            compression_level=ZSTD_LEVEL,
-            use_dictionary=False,
-        )
+        return _writer(self.output, schema)
 
 
 def in_order(rows: pa.Table) -> pa.Table:
@@ -122,21 +118,62 @@ def in_order(rows: pa.Table) -> pa.Table:
     return rows.take(pa.array(np.argsort(groups, kind="stable")))
 
 
-def write_row_groups(directory: Directory, path: str, parts: Sequence[pa.Table]) -> tuple[str, int]:
-    """Write a file that an attempt reads again, with a row group for each part.
+def write_data_file(
+    directory: Directory,
+    name: str,
+    schema: pa.Schema,
+    parts: Iterable[pa.Table | pa.RecordBatch],
+    *,
+    whole: bool = False,
+) -> tuple[str, int]:
+    """Write one file of a table.
+
+    Args:
+        directory: The table's directory.
+        name: The file's path below that of all data, without its ending.
+        schema: Its columns.
+        parts: Its rows.
+        whole: Whether each part is exactly one row group, by which it is read again.
 
     Returns:
         Its path below the table, and its bytes.
     """
-    path = f"{DATA_DIRECTORY}/{path}.parquet"
+    path = f"{DATA_DIRECTORY}/{name}.parquet"
     with directory.open_output(path) as output:
-        with BoundedWriter(
-            output, parts[0].schema, compression="zstd", compression_level=ZSTD_LEVEL,
-            use_dictionary=False,
-        ) as file:  # fmt: skip
+        with _writer(output, schema) as file:
             for part in parts:
-                file.write_table(part, row_group_size=len(part))
+                file.write(part, row_group_size=len(part) if whole else None)
         return path, output.tell()
+
+
+def _writer(output: pa.NativeFile, schema: pa.Schema) -> BoundedWriter:
+    return BoundedWriter(
+        output, schema, compression="zstd", compression_level=ZSTD_LEVEL, use_dictionary=False
+    )
+
+
+def measured_file(
+    measure: Measure,
+    states: Collection[str],
+    key_groups: KeyGroupRange,
+    partitioning: Partitioning,
+    path: str = "",
+    size: int = 0,
+) -> DataFile:
+    """Return the record of the file that has all rows of some states in some key groups.
+
+    Args:
+        measure: The measure of these rows.
+        states: The states.
+        key_groups: The key groups, of which the first and the last may have no rows.
+        partitioning: The table's partitioning.
+        path: Its path below the table; empty for a file that is not written.
+        size: Its bytes.
+    """
+    span = measure.span(states, key_groups)
+    rows, content = measure.rows(states, span), measure.fingerprint(states, span)
+    partition = partitioning.partition_of(span.first)
+    return DataFile(path, partition, span.first, span.last, rows, size, content)
 
 
 def table_batch(state: KeyedState, batch: pa.RecordBatch) -> pa.RecordBatch:

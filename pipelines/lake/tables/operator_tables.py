@@ -13,24 +13,21 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from statelake.pipelines.lake.tables.data_files import write_data_file
 from statelake.pipelines.lake.tables.names import new_folder, operator_table
-from statelake.pipelines.lake.tables.parquet_bounds import BoundedWriter, open_parquet
 from statelake.pipelines.lake.tables.records import (
     DataFile,
     OperatorStateRecord,
     SnapshotRecord,
     SubtaskRecord,
 )
-from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY, table_directory
-from statelake.state_core.errors import LakeError, MissingFileError
-from statelake.state_core.files.filesystem import Directory
+from statelake.pipelines.lake.tables.table_rows import as_columns, open_data_file
+from statelake.pipelines.lake.tables.tables import table_directory
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 from statelake.state_core.model.snapshot import Operator, OperatorState, OperatorStatePart
 
 PIECE_BYTES = 64 << 20
-ROW_GROUP = 1 << 20
-ZSTD_LEVEL = 1
 NO_PARTITION = -1
 
 
@@ -186,7 +183,7 @@ def _import_piece(
     if rows and mark != piece.known:
         directory = table_directory(task.lake, piece.table)
         name = f"{new_folder(task.attempt)}/subtask-{piece.first:05d}"
-        path, written = write_operator_file(directory, name, state.schema, batches)
+        path, written = write_data_file(directory, name, state.schema, batches)
     subtasks = [
         SubtaskRecord(part.subtask, rows if state.broadcast else part.elements, size)
         for part, size in zip(copies, sizes * len(copies) if state.broadcast else sizes,
@@ -211,20 +208,6 @@ def _fingerprint(parts: Sequence[OperatorStatePart], broadcast: bool) -> tuple[b
     return digest.digest(), sizes
 
 
-def write_operator_file(
-    directory: Directory, name: str, schema: pa.Schema, batches: Sequence[pa.RecordBatch]
-) -> tuple[str, int]:
-    """Write one file of a table, and return its path below the table and its bytes."""
-    path = f"{DATA_DIRECTORY}/{name}.parquet"
-    with directory.open_output(path) as output:
-        with BoundedWriter(
-            output, schema, compression="zstd", compression_level=ZSTD_LEVEL, use_dictionary=False
-        ) as file:
-            for batch in batches:
-                file.write_batch(batch, row_group_size=ROW_GROUP)
-        return path, output.tell()
-
-
 def read_operator_rows(
     lake: str, state: OperatorStateRecord, files: Iterable[DataFile]
 ) -> pa.RecordBatch:
@@ -238,26 +221,9 @@ def read_operator_rows(
     directory = table_directory(lake, state.table)
     tables = [schema.empty_table()]
     for data_file in files:
-        place = directory.full(data_file.path)
-        try:
-            with directory.open_input(data_file.path) as file:
-                table = open_parquet(file, place).read(columns=schema.names)
-        except (MissingFileError, OSError, pa.ArrowException) as error:
-            raise LakeError(
-                f"a file of the table can't be read ({error})",
-                place=place,
-                remedy="only `statelake drop` may remove files: restore it from a backup",
-            ) from error
-        if data_file.rows not in (-1, len(table)):
-            raise LakeError(
-                f"{len(table)} rows, and the catalog says {data_file.rows}",
-                place=place,
-                remedy="restore the file from a backup of the lake",
-            )
-        missing = sorted(set(schema.names) - set(table.schema.names))
-        if missing:
-            raise LakeError(f"column {missing[0]!r} is missing", place=place)
-        tables.append(table.select(schema.names).cast(schema))
+        with open_data_file(lake, state.table, data_file, whole=True) as file:
+            table = file.read(columns=schema.names)
+        tables.append(as_columns(table, schema, directory.full(data_file.path)))
     rows = pa.concat_tables(tables)
     if not described.broadcast:
         rows = rows.sort_by([("subtask", "ascending"), ("position", "ascending")])

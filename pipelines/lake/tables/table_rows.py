@@ -311,13 +311,21 @@ def typed_rows(
     Raises:
         LakeError: The columns are not the state's.
     """
-    names = partitioning.file_schema(columns).names
-    missing = set(names) - set(table.schema.names)
-    if missing:
-        raise LakeError(f"column {min(missing)!r} is missing", place=place)
-    if KEY_GROUP not in names:
+    if partitioning.column == KEY_GROUP:  # which only the log has
         groups = pa.repeat(pa.scalar(file.partition, pa.int32()), len(table))
         table = table.append_column(KEY_GROUP, groups)
+    return as_columns(table, columns, place)
+
+
+def as_columns(table: pa.Table, columns: pa.Schema, place: str) -> pa.Table:
+    """Return rows with exactly the columns and types of a state.
+
+    Raises:
+        LakeError: Their columns are not the state's.
+    """
+    missing = set(columns.names) - set(table.schema.names)
+    if missing:
+        raise LakeError(f"column {min(missing)!r} is missing", place=place)
     try:
         return _cast(_renamed(table.select(columns.names), columns), columns)
     except pa.ArrowException as error:

@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.catalog.deletions import is_named, named_files
+from statelake.pipelines.lake.catalog.deletions import file_sizes, is_named, named_files
 from statelake.pipelines.lake.catalog.unmanaged_state import UNMANAGED_DIRECTORY, digest_of
 from statelake.pipelines.lake.erase.audit_records import audit_records, broken_record
 from statelake.pipelines.lake.tables.log_entries import LOG_DIRECTORY, check_entry
@@ -335,16 +335,8 @@ class _LakeCheck:
 
     def _named(self) -> dict[str, int]:
         """Return the files of all snapshots, with their sizes."""
-        files = {
-            f"{table.path}/{file.path}": file.size
-            for _, _, table in self._units()
-            for file in table.units
-        }
-        return files | {
-            f"{UNMANAGED_DIRECTORY}/{carried.blob}": carried.size
-            for record in self.records
-            for carried in record.carried
-        }
+        sizes = file_sizes(self.records).items()
+        return {f"{folder}/{name}": size for (folder, name), size in sizes}
 
     def _size(self, path: str) -> int:
         return self.directory.modified_and_size(path)[1]

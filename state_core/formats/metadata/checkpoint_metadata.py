@@ -21,7 +21,8 @@ Source: `org.apache.flink.runtime.checkpoint.Checkpoints` and `...checkpoint.met
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 from statelake.state_core.bounds import KEY_GROUPS, OPERATORS, SUBTASKS, Budget
 from statelake.state_core.errors import (
@@ -198,6 +199,13 @@ class OperatorMetadata:
     uid: str = ""
     coordinator: InlineHandle | None = None
     subtasks: dict[int, SubtaskState] | None = field(default_factory=dict)
+
+    def with_subtasks(self, change: Callable[[SubtaskState], SubtaskState]) -> OperatorMetadata:
+        """Return the operator with each of its subtasks changed."""
+        if self.subtasks is None:
+            return self
+        subtasks = {index: change(subtask) for index, subtask in self.subtasks.items()}
+        return replace(self, subtasks=subtasks)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
-    OperatorMetadata,
     SubtaskState,
 )
 from statelake.state_core.model.handles import (
@@ -130,13 +129,8 @@ def _mapped(
             outputs=tuple(of_channel(output) for output in subtask.outputs),
         )
 
-    def of_state(operator: OperatorMetadata) -> OperatorMetadata:
-        if operator.subtasks is None:
-            return operator
-        subtasks = {index: of_subtask(subtask) for index, subtask in operator.subtasks.items()}
-        return replace(operator, subtasks=subtasks)
-
-    return replace(metadata, operators=[of_state(operator) for operator in metadata.operators])
+    operators = [operator.with_subtasks(of_subtask) for operator in metadata.operators]
+    return replace(metadata, operators=operators)
 
 
 def named_files(metadata: CheckpointMetadata) -> set[str]:
