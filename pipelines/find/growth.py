@@ -417,13 +417,9 @@ class Growth(Printed):
             yield "? when the file `_metadata` was last written, which a copy changes"
         if self.groups:
             yield ""
-            groups = [
-                (str(each.key_group), bytes_text(each.first), bytes_text(each.last))
-                for each in self.groups
-            ]
             operator, (before, after) = brief(self.groups[0].operator), self.skew
             title = f"key groups of {operator} that grew most; skew {before:.3f}, then {after:.3f}"
-            yield Table(title, (">key group", ">first", ">last"), groups)
+            yield Table.of(title, (">key group", ">first:B", ">last:B"), self.groups)
 
 
 def described(snapshot: Snapshot) -> Described:
