@@ -124,25 +124,31 @@ class Table:
     left: int = 0
 
     @classmethod
-    def of(cls, title: str, columns: Iterable[str], structs: Iterable[Any], left: int = 0) -> Table:
+    def of(
+        cls, title: str, columns: Iterable[str], structs: Iterable[Any],
+        most: int | None = None, left: int = 0,
+    ) -> Table:  # fmt: skip
         """Return a table with a row for each of some structs.
 
         Args:
             title: The headline.
             columns: Their names as above, each with `=` and the path of the part that it shows, if
-                that is another, and with `:` and a format, if it is not shown as it is: `B` for
-                bytes, `+B` for a change of bytes, `-` or `.` in place of nothing, or as in Python.
+                it is called otherwise, and with `:` and a format, if it is not shown as it is: `B`
+                for bytes, `+B` for a change of them, `-` or `.` in place of nothing, or Python's.
             structs: The structs.
-            left: How many more rows there are.
+            most: The largest number of rows; all by default.
+            left: How many more there are than these structs.
         """
-        heads, cells = [], []
+        heads, cells, listed = [], [], list(structs)
         for column in columns:
             named, _, form = column.partition(":")
             head, _, path = named.partition("=")
             heads.append(head)
-            cells.append((path or head[1:].replace(" ", "_"), form))
-        rows = [[_cell(part_of(each, path), form) for path, form in cells] for each in structs]
-        return cls(title, heads, rows, left)
+            cells.append((path or head[1:].lower().replace(" ", "_"), form))
+        rows = [
+            [_cell(part_of(each, path), form) for path, form in cells] for each in listed[:most]
+        ]
+        return cls(title, heads, rows, left + len(listed) - len(rows))
 
     def __str__(self) -> str:
         lines = [[column[1:] for column in self.columns], *self.rows]

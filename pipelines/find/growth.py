@@ -133,6 +133,11 @@ class MeasuredSnapshot:
     taken_from: str = OF_FILE
 
     @property
+    def taken_text(self) -> str:
+        """When it was taken, for people."""
+        return taken_text(self.taken_at, self.taken_from)
+
+    @property
     def garbage(self) -> float:
         """The bytes that RocksDB stores for each byte of keys and values; 0 if that is unknown."""
         return self.stored / self.total.size if self.compacts and self.total.size else 0.0
@@ -408,8 +413,8 @@ class Growth(Printed):
         yield Table("states, by what they grew", columns, rows)
         yield ""
         steps = [
-            (brief(step.snapshot), taken_text(step.taken_at, step.taken_from),
-             f"{step.total.entries:,}", bytes_text(step.total.size))
+            (brief(step.snapshot), step.taken_text, f"{step.total.entries:,}",
+             bytes_text(step.total.size))
             for step in self.steps
         ]  # fmt: skip
         yield Table("snapshots", ("<snapshot", "<taken", ">entries", ">bytes"), steps)

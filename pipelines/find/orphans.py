@@ -176,10 +176,9 @@ class Orphans(Printed):
         ]
         if rows:
             yield Table("", ("<what", ">files", ">bytes"), rows)
-            largest = sorted(self.files, key=lambda each: (-each.size, each.path))[:SHOWN]
+            largest = sorted(self.files, key=lambda each: (-each.size, each.path))
             columns = ("<file=path", ">bytes=size:B", "<written=written_at:%Y-%m-%d %H:%M")
-            left = len(self.files) - len(largest)
-            yield Table.of("the largest", columns, largest, left)
+            yield Table.of("the largest", columns, largest, SHOWN)
         if self.kept:
             stays = ("<job:.", ">files:,", ">bytes=size:B", "<because=reason")
             yield Table.of("without a reference, and not touched", stays, self.kept)
