@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from enum import Enum
-from operator import attrgetter
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -56,6 +55,12 @@ def change_text(change: float) -> str:
 def saved_text(saved: int) -> str:
     """Return how many bytes less there are, or how many more if the number is negative."""
     return f"{bytes_text(abs(saved))} {'more' if saved < 0 else 'less'}"
+
+
+NOTHING = ("-", ".")  # what a cell may show in place of nothing
+FORMS: dict[str, Callable[[Any], str]] = {
+    **dict.fromkeys(("", *NOTHING), str), "B": bytes_text, "+B": change_text,
+}  # fmt: skip
 
 
 def is_text(name: str) -> bool:
@@ -118,6 +123,33 @@ class Table:
     rows: Sequence[Sequence[str | list[str]]] = ()
     left: int = 0
 
+    @classmethod
+    def of(
+        cls, title: str, columns: Iterable[str], structs: Iterable[Any],
+        most: int | None = None, left: int = 0,
+    ) -> Table:  # fmt: skip
+        """Return a table with a row for each of some structs.
+
+        Args:
+            title: The headline.
+            columns: Their names as above, each with `=` and the path of the part that it shows, if
+                it is called otherwise, and with `:` and a format, if it is not shown as it is: `B`
+                for bytes, `+B` for a change of them, `-` or `.` in place of nothing, or Python's.
+            structs: The structs.
+            most: The largest number of rows; all by default.
+            left: How many more there are than these structs.
+        """
+        heads, cells, listed = [], [], list(structs)
+        for column in columns:
+            named, _, form = column.partition(":")
+            head, _, path = named.partition("=")
+            heads.append(head)
+            cells.append((path or head[1:].lower().replace(" ", "_"), form))
+        rows = [
+            [_cell(part_of(each, path), form) for path, form in cells] for each in listed[:most]
+        ]
+        return cls(title, heads, rows, left + len(listed) - len(rows))
+
     def __str__(self) -> str:
         lines = [[column[1:] for column in self.columns], *self.rows]
         cells = [[printable(_one_line(cell)) for cell in line] for line in lines]
@@ -153,6 +185,25 @@ def _one_line(cell: str | list[str]) -> str:
     return cell if isinstance(cell, str) else "; ".join(cell)
 
 
+def _cell(value: Any, form: str) -> str | list[str]:
+    """Return a value as a cell; of a list, each element is a line."""
+    if isinstance(value, list | tuple):
+        return list(map(str, value))
+    if value is None or value == "":
+        return form if form in NOTHING else ""
+    return FORMS[form](value) if form in FORMS else format(value, form)
+
+
+def part_of(struct: Any, path: str) -> Any:
+    """Return a part of a struct, a map or a list by its path (`record.job`); of None it is None."""
+    for name in path.split("."):
+        if isinstance(struct, Mapping):
+            struct = struct.get(name)
+        elif struct is not None:
+            struct = struct[int(name)] if name.isdecimal() else getattr(struct, name)
+    return struct
+
+
 class JsonFields:
     """A struct, or a list of structs, that JSON shows by its fields.
 
@@ -160,10 +211,11 @@ class JsonFields:
         JSON: The parts of a struct that JSON shows, in order; any dataclass can have it. Each is
             the name of a field or a property, also of one within (`record.job`). `a=b` shows `b`
             under the name `a`, `a?` leaves out what is empty, `*a` shows the fields of `a` in its
-            place, and `*` all fields that its `repr` shows.
+            place, and `*` all fields that its `repr` shows. A name alone, which is in no tuple,
+            shows that part in place of the struct.
     """
 
-    JSON: ClassVar[tuple[str, ...]] = ("*",)
+    JSON: ClassVar[tuple[str, ...] | str] = ("*",)
 
     def to_json(self) -> Any:
         """Return the JSON form."""
@@ -199,7 +251,9 @@ def json_value(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-def _fields_json(struct: Any, names: Iterable[str]) -> dict[str, Any]:
+def _fields_json(struct: Any, names: Iterable[str]) -> Any:
+    if isinstance(names, str):
+        return json_value(part_of(struct, names))
     described: dict[str, Any] = {}
     for entry in names:
         shown, _, name = entry.rpartition("=")
@@ -207,7 +261,7 @@ def _fields_json(struct: Any, names: Iterable[str]) -> dict[str, Any]:
             listed = (field.name for field in fields(struct) if field.repr)
             described |= {each: json_value(getattr(struct, each)) for each in listed}
             continue
-        value = attrgetter(name.strip("*?"))(struct)
+        value = part_of(struct, name.strip("*?"))
         if name.startswith("*"):
             described |= json_value(value)
         elif value or not name.endswith("?"):

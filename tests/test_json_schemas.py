@@ -8,18 +8,20 @@ from typing import Any
 import pytest
 from jsonschema import ValidationError
 
+from statelake.pipelines.bootstrap.bootstrapping import BootstrapResult
 from statelake.pipelines.find.copying import CopiedCheckpoints, CopiedSnapshot
 from statelake.pipelines.find.growth import MeasuredSnapshot
 from statelake.pipelines.find.orphans import Orphans
 from statelake.pipelines.find.scanning import Scan
 from statelake.pipelines.lake.catalog.dropping import DropResult
 from statelake.pipelines.lake.catalog.lake_format import LakeUpgrade
-from statelake.pipelines.lake.change.migrations import Outcome
+from statelake.pipelines.lake.change.migrations import Migrations, UpgradeOutcome
 from statelake.pipelines.lake.edit.edit_results import EditResult
 from statelake.pipelines.lake.erase.auditing import AuditResult
 from statelake.pipelines.lake.export.exporting import ExportResult
 from statelake.pipelines.lake.export.rescaling import OperatorPlan
-from statelake.pipelines.lake.keys.key_history import KeySnapshot
+from statelake.pipelines.lake.ingest.importing import ImportResult
+from statelake.pipelines.lake.keys.key_history import KeyHistory
 from statelake.pipelines.lake.tables.records import HoldRecord
 from statelake.pipelines.lake.verify.diffing import Differences
 from statelake.pipelines.lake.verify.lake_checking import LakeReport
@@ -34,7 +36,7 @@ from statelake.state_core.formats.layout.state_compatibility import StateVerdict
 from statelake.state_core.formats.layout.state_types import StateTypes
 from statelake.state_core.integrity.findings import Fault
 from statelake.state_core.integrity.salvage import SalvageReport
-from statelake.state_core.runtime.commit.logs.checkpoint_migrating import TaskMigration
+from statelake.state_core.runtime.commit.logs.checkpoint_migrating import MigratedLog
 from statelake.state_core.runtime.commit.logs.checkpoint_verifying import Verified
 from statelake.state_core.runtime.declarations.findings import Finding
 from tests.support.command import run
@@ -46,12 +48,13 @@ OF_STATES = "properties/operators/items/properties/states/items/properties"
 # what each schema, or a part of it, is of; see `JsonFields`
 RESULTS: tuple[tuple[str, str, Any], ...] = (
     ("audit-erase", "", AuditResult),
+    ("bootstrap", "", BootstrapResult),
     ("check-compatibility", "properties/states/items", StateVerdict),
     ("check-integrity", "properties/faults/items", Fault),
     ("check-integrity", "properties/salvage", SalvageReport),
     ("check-legality", "properties/findings/items", Finding),
     ("check-sql", "", SqlUpgrade),
-    ("checkpoints-migrate", "items", TaskMigration),
+    ("checkpoints-migrate", "", MigratedLog),
     ("checkpoints-verify", "properties/markers/items", Verified),
     ("copy", "anyOf/0", CopiedSnapshot),
     ("copy", "anyOf/1", CopiedCheckpoints),
@@ -63,11 +66,12 @@ RESULTS: tuple[tuple[str, str, Any], ...] = (
     ("flink-jobs", "items", FlinkJob),
     ("flink-rescale", "anyOf/0", RescaleResult),
     ("growth", "properties/snapshots", list[MeasuredSnapshot]),
-    ("history", "", list[KeySnapshot]),
+    ("history", "", KeyHistory),
     ("hold", "properties/holds", list[HoldRecord]),
+    ("import", "", ImportResult),
     ("lake-check", "", LakeReport),
     ("lake-upgrade", "", LakeUpgrade),
-    ("migrate", "items", Outcome),
+    ("migrate", "", Migrations),
     ("offsets", "properties/sinks/items", Sink),
     ("orphans", "", Orphans),
     ("plan-rescale", "", list[OperatorPlan]),
@@ -77,6 +81,7 @@ RESULTS: tuple[tuple[str, str, Any], ...] = (
     ("top", f"{OF_STATES}/heaviest", list[HeavyKey]),
     ("top", f"{OF_STATES}/longest", list[LongCollection]),
     ("types", "anyOf/0", StateTypes),
+    ("upgrade", "items", UpgradeOutcome),
 )
 
 every_command = pytest.mark.parametrize("words", commands_with_json(), ids=" ".join)

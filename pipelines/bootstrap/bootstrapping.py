@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -83,14 +83,11 @@ class BootstrapResult(Printed):
         engine: The engine that read files.
     """
 
+    JSON = ("*written", "engine", "snapshot_id=record.snapshot_id")
+
     written: WrittenSnapshot
     record: SnapshotRecord | None
     engine: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        snapshot_id = None if self.record is None else self.record.snapshot_id
-        return asdict(self.written) | {"engine": self.engine, "snapshot_id": snapshot_id}
 
     def lines(self) -> Iterator[str | Table]:
         """Yield the text form: lines, and the table of states."""
@@ -100,11 +97,7 @@ class BootstrapResult(Printed):
             f"wrote {written.path}: {entries:,} entries in {written.files} files,"
             f" {bytes_text(written.size)}, _metadata version {written.metadata_version}"
         )
-        rows = [
-            (state.operator, state.state, state.kind, f"{state.entries:,}")
-            for state in written.states
-        ]
-        yield Table("", ("<operator", "<state", "<kind", ">entries"), rows)
+        yield Table.of("", ("<operator", "<state", "<kind", ">entries:,"), written.states)
         if self.record is not None:
             yield f"imported as {self.record.snapshot_id} of {self.record.job}"
         yield f"start the job with: flink run -s {written.path} ..."

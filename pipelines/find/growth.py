@@ -133,6 +133,11 @@ class MeasuredSnapshot:
     taken_from: str = OF_FILE
 
     @property
+    def taken_text(self) -> str:
+        """When it was taken, for people."""
+        return taken_text(self.taken_at, self.taken_from)
+
+    @property
     def garbage(self) -> float:
         """The bytes that RocksDB stores for each byte of keys and values; 0 if that is unknown."""
         return self.stored / self.total.size if self.compacts and self.total.size else 0.0
@@ -408,8 +413,8 @@ class Growth(Printed):
         yield Table("states, by what they grew", columns, rows)
         yield ""
         steps = [
-            (brief(step.snapshot), taken_text(step.taken_at, step.taken_from),
-             f"{step.total.entries:,}", bytes_text(step.total.size))
+            (brief(step.snapshot), step.taken_text, f"{step.total.entries:,}",
+             bytes_text(step.total.size))
             for step in self.steps
         ]  # fmt: skip
         yield Table("snapshots", ("<snapshot", "<taken", ">entries", ">bytes"), steps)
@@ -417,13 +422,9 @@ class Growth(Printed):
             yield "? when the file `_metadata` was last written, which a copy changes"
         if self.groups:
             yield ""
-            groups = [
-                (str(each.key_group), bytes_text(each.first), bytes_text(each.last))
-                for each in self.groups
-            ]
             operator, (before, after) = brief(self.groups[0].operator), self.skew
             title = f"key groups of {operator} that grew most; skew {before:.3f}, then {after:.3f}"
-            yield Table(title, (">key group", ">first", ">last"), groups)
+            yield Table.of(title, (">key group", ">first:B", ">last:B"), self.groups)
 
 
 def described(snapshot: Snapshot) -> Described:

@@ -176,24 +176,12 @@ class Orphans(Printed):
         ]
         if rows:
             yield Table("", ("<what", ">files", ">bytes"), rows)
-            largest = sorted(self.files, key=lambda each: (-each.size, each.path))[:SHOWN]
-            shown = [
-                (each.path, bytes_text(each.size),
-                 f"{each.written_at:%Y-%m-%d %H:%M}")
-                for each in largest
-            ]  # fmt: skip
-            left = len(self.files) - len(shown)
-            yield Table("the largest", ("<file", ">bytes", "<written"), shown, left)
+            largest = sorted(self.files, key=lambda each: (-each.size, each.path))
+            columns = ("<file=path", ">bytes=size:B", "<written=written_at:%Y-%m-%d %H:%M")
+            yield Table.of("the largest", columns, largest, SHOWN)
         if self.kept:
-            stays = [
-                (each.job or ".", f"{each.files:,}", bytes_text(each.size), each.reason)
-                for each in self.kept
-            ]
-            yield Table(
-                "without a reference, and not touched",
-                ("<job", ">files", ">bytes", "<because"),
-                stays,
-            )
+            stays = ("<job:.", ">files:,", ">bytes=size:B", "<because=reason")
+            yield Table.of("without a reference, and not touched", stays, self.kept)
 
 
 # --------------------------------------------------------------------------- what a cluster knows

@@ -66,10 +66,14 @@ class RescaleResult(Printed):
     snapshot: str
     steps: tuple[dict[str, str], ...]
 
+    @property
+    def table(self) -> Table:
+        """The steps, as people read them."""
+        return Table.of("", ("<step", "<at", "<did"), self.steps)
+
     def lines(self) -> Iterator[str | Table]:
         """Yield the text form: lines and tables."""
-        rows = [(step["step"], step["at"], step["did"]) for step in self.steps]
-        yield Table("", ("<step", "<at", "<did"), rows)
+        yield self.table
         yield f"{self.outcome}: job {self.flink_job}"
         if self.why:
             yield f"why: {self.why}"
@@ -129,12 +133,10 @@ class RescalePreview(Printed):
             f" {request.max_parallelism or running.max_parallelism}"
         )
         yield f"its savepoint goes to {request.savepoints}"
-        columns = ("<step", "<what")
-        yield Table("steps", columns, [(step.name, step.what) for step in STEPS])
-        yield Table(
-            "if one fails behind the first, or it does not run in time", columns,
-            [(step.name, step.what) for step in WAY_BACK],
-        )  # fmt: skip
+        columns = ("<step=name", "<what")
+        yield Table.of("steps", columns, STEPS)
+        back = "if one fails behind the first, or it does not run in time"
+        yield Table.of(back, columns, WAY_BACK)
         if self.sql is not None:
             yield from _sql_lines(self.sql)
         yield "a dry run: nothing was done"
@@ -142,13 +144,8 @@ class RescalePreview(Printed):
 
 def _sql_lines(verdict: SqlUpgrade) -> Iterator[str | Table]:
     """Yield what becomes of the state of Flink SQL, whose entries are not known yet."""
-    rows = [
-        (each.operator, each.goes_on_from or "-", each.fate, each.flink)
-        for each in verdict.operators
-    ]
-    columns = ("<operator", "<goes on from", "<state", "<Flink by itself")
-    if rows:
-        yield Table("state of Flink SQL that does not keep as it is", columns, rows)
+    if verdict.operators:
+        yield verdict.table("state of Flink SQL that does not keep as it is")
     else:
         yield "all state of Flink SQL keeps as it is"
     yield from verdict.details()

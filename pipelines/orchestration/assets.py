@@ -13,7 +13,7 @@ from statelake.pipelines.orchestration.history import history_metadata
 from statelake.pipelines.orchestration.metadata import (
     export_metadata,
     log_migration_metadata,
-    outcome_metadata,
+    metadata_of,
     plan_metadata,
     savepoint_metadata,
     spark_metadata,
@@ -287,7 +287,7 @@ def _migrated(job: StateJob) -> dg.AssetsDefinition:
         request = requested(context, Migrate)
 
         def migrated(snapshot: LakeSnapshot) -> dict[str, Any]:
-            return outcome_metadata(snapshot.job.migrated(request, [snapshot.name]).outcomes[0])
+            return metadata_of(snapshot.job.migrated(request, [snapshot.name]).outcomes[0])
 
         yield from _derive_each(job, context, "migrating", migrated)
 
@@ -312,6 +312,8 @@ def _upgraded(job: StateJob) -> dg.AssetsDefinition:
         def upgraded(snapshot: LakeSnapshot) -> dict[str, Any]:
             done = snapshot.upgrade(**vars(request))
             metadata = upgrade_metadata(done)
+            if not (done.made or done.states):
+                metadata["made"] = "nothing to upgrade"
             if not (done.made or done.restorable or done.dry_run):
                 what = f"{printable(snapshot.name)} can't be upgraded as a whole"
                 raise dg.Failure(what, metadata=metadata)

@@ -21,11 +21,10 @@ from statelake.pipelines.orchestration.live_job import (
 )
 from statelake.pipelines.orchestration.metadata import (
     faults_list,
-    findings_metadata,
     lake_metadata,
     markdown_table,
+    printed_table,
     sql_upgrade_metadata,
-    verdicts_metadata,
 )
 from statelake.pipelines.orchestration.progress import LoggedProgress
 from statelake.pipelines.orchestration.resources import Locations
@@ -325,7 +324,7 @@ def compatibility(locations: Locations, snapshot_id: str) -> Judgement:
     verdicts = locations.open_snapshot(snapshot_id).check_compatibility(against)
     return not verdicts.faults, {
         "compared with": public_location(against),
-        **verdicts_metadata(verdicts),
+        "verdicts": printed_table(verdicts.table("")),
     }
 
 
@@ -337,7 +336,7 @@ def legality(locations: Locations, snapshot_id: str) -> Judgement:
     findings = locations.open_snapshot(snapshot_id).check_legality(named)
     return not findings.faults, {
         "compared with": named,
-        **findings_metadata(findings),
+        "findings": printed_table(findings.table),
     }
 
 

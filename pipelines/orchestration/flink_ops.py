@@ -1,12 +1,10 @@
 """Ops on a job's Flink cluster: take a savepoint, rescale, report a lost job."""
 
-from typing import Any
-
 import dagster as dg
 
-from statelake.pipelines.live.live_rescaling import RESCALED, RescaleResult
+from statelake.pipelines.live.live_rescaling import RESCALED
 from statelake.pipelines.orchestration.live_job import LostJob, live_job, shown_in_flink
-from statelake.pipelines.orchestration.metadata import markdown_table, savepoint_metadata
+from statelake.pipelines.orchestration.metadata import metadata_of, savepoint_metadata
 from statelake.pipelines.orchestration.savepoints import has_savepoint
 from statelake.pipelines.orchestration.settings import FlinkSettings
 from statelake.pipelines.orchestration.state_job import StateJob
@@ -127,7 +125,8 @@ def rescale_op(job: StateJob, flink: FlinkSettings) -> dg.OpDefinition:
                 roll_back=config.roll_back, take_over=config.take_over,
                 report=lambda step, phase: context.log.info("%s: %s", step, phase),
             )  # fmt: skip
-        metadata = _rescale_metadata(result, cluster.url)
+        flink_ui = shown_in_flink(cluster.url, result.flink_job)
+        metadata = {**metadata_of(result), "Flink UI": flink_ui}
         if result.outcome != RESCALED:
             raise dg.Failure(
                 f"the job was {result.outcome}: {printable(result.why)}",
@@ -138,18 +137,3 @@ def rescale_op(job: StateJob, flink: FlinkSettings) -> dg.OpDefinition:
         return result.flink_job
 
     return rescale
-
-
-def _rescale_metadata(result: RescaleResult, url: str) -> dict[str, Any]:
-    rows = [
-        (printable(step["step"]), printable(step["at"]), printable(step["did"]))
-        for step in result.steps
-    ]
-    return {
-        "outcome": result.outcome,
-        "why": printable(result.why),
-        "savepoint": printable(result.savepoint),
-        "snapshot": printable(result.snapshot),
-        "steps": dg.MetadataValue.md(markdown_table(("step", "at", "did"), rows)),
-        "Flink UI": shown_in_flink(url, result.flink_job),
-    }

@@ -28,24 +28,20 @@ from statelake.pipelines.shown import (
 )
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.printable import Table, printable, public_location
+from statelake.state_core.printable import Table, part_of, printable, public_location
 
 if TYPE_CHECKING:
     from statelake.pipelines.lake.catalog.catalog import Catalog
     from statelake.pipelines.lake.catalog.dropping import DropResult
-    from statelake.pipelines.lake.change.migrations import Outcome, UpgradeOutcome
+    from statelake.pipelines.lake.change.migrations import UpgradeOutcome
     from statelake.pipelines.lake.export.exporting import ExportResult
     from statelake.pipelines.lake.export.rescaling import OperatorPlan
     from statelake.pipelines.lake.ingest.importing import ImportResult
     from statelake.pipelines.lake.verify.lake_checking import LakeReport
-    from statelake.pipelines.lake.verify.verified_savepoints import Verification
-    from statelake.pipelines.runtime import RunResult
     from statelake.pipelines.sql_jobs.sql_upgrades import SqlUpgrade
-    from statelake.state_core.formats.layout.state_compatibility import Verdicts
     from statelake.state_core.formats.reader import Snapshot
     from statelake.state_core.formats.rewriting.recompression import Recompression
     from statelake.state_core.runtime.commit.logs.checkpoint_migrating import MigratedLog
-    from statelake.state_core.runtime.declarations.findings import Finding
 
 PREVIEW_ROWS = 5
 SHOWN_SUBTASKS = 32
@@ -55,6 +51,27 @@ DRAWN_OPERATORS = 12  # the largest ones
 DRAWN_TABLES = 30  # the same
 
 Metadata = dict[str, Any]
+
+# by the class of a result the parts that its metadata shows: `a=b` shows `b` under the name `a`,
+# `a|none` the word in place of an empty text; what is None is left out
+SHOWN: dict[str, tuple[str, ...]] = {
+    "DropResult": ("files removed=files", "freed (bytes)=freed_bytes", "snapshots=dropped"),
+    "ExportResult": (
+        "savepoint=path", "_metadata version=metadata_version", "files", "size (bytes)=size",
+    ),
+    "LakeReport": ("files", "bytes=size", "files without a digest=without_digest"),
+    "Outcome": ("outcome", "made", "values migrated=entries", "why|the types are the same"),
+    "RescaleResult": ("outcome", "why", "savepoint", "snapshot", "steps=table"),
+    "RunResult": (
+        "run", "runs", "records in=records", "rows out=rows",
+        "snapshot=snapshot_id|none: nothing was new", "begun before=resumed",
+        "records a second=records_per_second", "state bytes=state_bytes", "seconds", "read",
+        "not read yet=lag", "watermark",
+    ),
+    "SqlUpgrade": ("made|nothing", "to be accepted=refused"),
+    "UpgradeOutcome": ("made|nothing", "states=table"),
+    "Verification": ("entries restored=entries", "state restored (bytes)=size", "faults"),
+}  # fmt: skip
 
 # the columns of all tables; others are fields of keys and values
 COLUMNS = {
@@ -215,6 +232,26 @@ def _column_lineage(
     return dg.TableColumnLineage({printable(field.name): origins for field in schema})
 
 
+def metadata_of(result: object) -> Metadata:
+    """Return the metadata of a result: those of its parts that `SHOWN` names."""
+    metadata: Metadata = {}
+    for entry in SHOWN[type(result).__name__]:
+        named, _, nothing = entry.partition("|")
+        name, _, path = named.rpartition("=")
+        value = part_of(result, path)
+        if path == "path":
+            value = dg.MetadataValue.path(public_location(value))
+        elif isinstance(value, Table):
+            value = printed_table(value)
+        elif isinstance(value, list):
+            value = faults_list(value)
+        elif isinstance(value, str):
+            value = printable(value) or nothing
+        if value is not None:
+            metadata[name or path] = value
+    return metadata
+
+
 def compression_metadata(done: Recompression) -> Metadata:
     """Return the metadata of a savepoint that was compressed or decompressed."""
     return {
@@ -224,6 +261,12 @@ def compression_metadata(done: Recompression) -> Metadata:
         "stored (bytes)": int(sum(state.after_bytes for state in done.states)),
         "states": printed_table(done.table),
     }
+
+
+def export_metadata(done: ExportResult) -> Metadata:
+    """Return the metadata of an export."""
+    command = f"flink run -s {public_location(done.path)} ..."
+    return {**metadata_of(done), "restore it with": command}
 
 
 def _preview(lake: Catalog, operators: list[OperatorRecord]) -> str:
@@ -265,83 +308,24 @@ def plan_metadata(plans: list[OperatorPlan]) -> Metadata:
     """Return the metadata of a plan."""
     metadata: Metadata = {}
     for plan in plans:
-        rows = [
-            (
-                subtask.subtask,
-                f"{subtask.first}-{subtask.last}",
-                f"{subtask.entries:,}",
-                bytes_text(subtask.state_bytes),
-                bytes_text(subtask.moved_bytes),
-            )
-            for subtask in plan.subtasks[:SHOWN_SUBTASKS]
-        ]
-        columns = ("subtask", "key groups", "entries", "bytes", "from other subtasks")
         name = printable(plan.operator)
-        metadata[f"{name}: subtasks"] = dg.MetadataValue.md(markdown_table(columns, rows))
+        metadata[f"{name}: subtasks"] = printed_table(plan.table("", SHOWN_SUBTASKS))
         metadata[f"{name}: parallelism"] = f"{plan.old[0]} → {plan.new[0]}"
         metadata[f"{name}: max parallelism"] = f"{plan.old[1]} → {plan.new[1]}"
         metadata[f"{name}: skew"] = float(np.round(plan.skew, 4))
     return metadata
 
 
-def export_metadata(done: ExportResult) -> Metadata:
-    """Return the metadata of an export."""
-    return {
-        "savepoint": dg.MetadataValue.path(public_location(done.path)),
-        "_metadata version": done.metadata_version,
-        "files": done.files,
-        "size (bytes)": done.size,
-        "restore it with": f"flink run -s {public_location(done.path)} ...",
-    }
-
-
-def outcome_metadata(done: Outcome) -> Metadata:
-    """Return the metadata of a migration."""
-    return {
-        "outcome": done.outcome,
-        "made": done.made,
-        "values migrated": done.entries,
-        "why": printable(done.why) or "the types are the same",
-    }
-
-
-def upgrade_metadata(done: UpgradeOutcome) -> Metadata:
-    """Return the metadata of an upgrade to Flink 2."""
-    rows = [
-        (f"{state.operator}/{state.state}", state.entries, state.left or "for Flink 2",
-         [f"{path or 'value'}: {kind}" for path, kind in state.types.items()])
-        for state in done.states
-    ]  # fmt: skip
-    columns = ("state", "entries", "outcome", "types")
-    restorable = not done.states and not done.made
-    return {
-        **_made_now(made=done.made, before=done.before),
-        "made": printable(done.made) or ("nothing to upgrade" if restorable else "nothing"),
-        "states": dg.MetadataValue.md(markdown_table(columns, rows)),
-    }
-
-
-def _made_now(*, made: str, before: bool) -> Metadata:
-    """Return whether this run made a snapshot, and not a run before it."""
-    return {"outcome": "upgraded before" if before else "upgraded"} if made else {}
+def upgrade_metadata(done: UpgradeOutcome | SqlUpgrade) -> Metadata:
+    """Return the metadata of an upgrade: also whether this run made it, and not one before it."""
+    outcome = {"outcome": "upgraded before" if done.before else "upgraded"} if done.made else {}
+    return outcome | metadata_of(done)
 
 
 def sql_upgrade_metadata(done: SqlUpgrade) -> Metadata:
     """Return the metadata of an upgrade of a Flink SQL job to a changed query."""
-    rows = [
-        (each.operator, each.goes_on_from or "-", each.fate, each.entries,
-         [*each.why, *(f"{column.name} {column.fate}: {column.why}"
-                       for column in each.columns if column.why)],
-         each.flink)
-        for each in done.operators
-    ]  # fmt: skip
-    columns = ("operator", "goes on from", "state", "entries", "why", "Flink by itself")
-    return {
-        **_made_now(made=done.made, before=done.before),
-        "made": printable(done.made) or "nothing",
-        "operators": dg.MetadataValue.md(markdown_table(columns, rows)),
-        "to be accepted": faults_list(done.refused),
-    }
+    operators = printed_table(done.table("", ">entries:,", "<why=reasons"))
+    return upgrade_metadata(done) | {"operators": operators}
 
 
 def spark_metadata() -> Metadata:
@@ -350,29 +334,9 @@ def spark_metadata() -> Metadata:
     return {"Spark UI": dg.MetadataValue.url(address)} if address else {}
 
 
-def verdicts_metadata(verdicts: Verdicts) -> Metadata:
-    """Return the metadata of a compatibility check."""
-    return {"verdicts": printed_table(verdicts.table(""))}
-
-
-def verification_metadata(done: Verification) -> Metadata:
-    """Return the metadata of a savepoint that was restored elsewhere."""
-    return {
-        "entries restored": done.entries,
-        "state restored (bytes)": done.size,
-        "faults": faults_list(done.faults),
-    }
-
-
 def prune_metadata(done: DropResult) -> Metadata:
     """Return the metadata of snapshots that were dropped."""
-    return {
-        "dropped": len(done.dropped),
-        "kept": len(done.kept),
-        "files removed": done.files,
-        "freed (bytes)": done.freed_bytes,
-        "snapshots": faults_list(done.dropped),
-    }
+    return {"dropped": len(done.dropped), "kept": len(done.kept), **metadata_of(done)}
 
 
 def log_migration_metadata(done: MigratedLog) -> Metadata:
@@ -410,53 +374,14 @@ def commits_metadata(reports: Iterable[CommitReport], now: int) -> Metadata:
     return metadata
 
 
-def run_metadata(done: RunResult) -> Metadata:
-    """Return the metadata of a run of process functions."""
-    return {
-        "run": done.run,
-        "runs": done.runs,
-        "records in": done.records,
-        "rows out": done.rows,
-        "snapshot": done.snapshot_id or "none: nothing was new",
-        "begun before": done.resumed,
-        "records a second": done.records_per_second,
-        "state bytes": done.state_bytes,
-        "seconds": done.seconds,
-        "read": done.read,
-        "not read yet": done.lag,
-        **({} if done.watermark is None else {"watermark": done.watermark}),
-    }
-
-
-def findings_metadata(findings: Iterable[Finding]) -> Metadata:
-    """Return the metadata of a check of legality."""
-    rows = [
-        (
-            finding.severity.value,
-            finding.rule,
-            finding.operator,
-            finding.state,
-            f"{finding.problem}; {finding.remedy}",
-        )
-        for finding in findings
-    ]
-    columns = ("severity", "rule", "operator", "state", "what")
-    return {"findings": dg.MetadataValue.md(markdown_table(columns, rows) if rows else "none")}
-
-
 def lake_metadata(report: LakeReport) -> Metadata:
     """Return the metadata of a check of the lake: each damaged file with its snapshots."""
-    rows = [
-        (printable(file.path), printable(file.problem), file.snapshots, file.sources)
-        for file in report.damaged[:SHOWN_FILES]
-    ]
-    columns = ("file", "problem", "snapshots", "where it can be had again")
+    columns = ("<file=path", "<problem", "<snapshots", "<where it can be had again=sources")
+    damaged = Table.of("", columns, report.damaged[:SHOWN_FILES])
     return {
-        "files": report.files,
-        "bytes": report.size,
-        "files without a digest": report.without_digest,
+        **metadata_of(report),
         "damaged files": len(report.damaged),
-        "damaged": dg.MetadataValue.md(markdown_table(columns, rows) if rows else "none"),
+        "damaged": printed_table(damaged),
     }
 
 
@@ -468,7 +393,8 @@ def faults_list(faults: Iterable[object]) -> dg.MetadataValue:
 
 def printed_table(table: Table) -> dg.MetadataValue:
     """Return a table of a result."""
-    return dg.MetadataValue.md(markdown_table([column[1:] for column in table.columns], table.rows))
+    columns = [column[1:] for column in table.columns]
+    return dg.MetadataValue.md(markdown_table(columns, table.rows) if table.rows else "none")
 
 
 def markdown_table(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:

@@ -18,9 +18,8 @@ from statelake.pipelines.orchestration.metadata import (
     commits_metadata,
     compression_metadata,
     export_metadata,
+    metadata_of,
     prune_metadata,
-    run_metadata,
-    verification_metadata,
 )
 from statelake.pipelines.orchestration.progress import LoggedProgress
 from statelake.pipelines.orchestration.requests import settings_of
@@ -92,7 +91,7 @@ def run_functions(context: dg.OpExecutionContext, locations: Locations, named: s
         **context.op_config | {"job": named}, step=context.log.info,
         progress=LoggedProgress(context.log, named),
     )  # fmt: skip
-    context.add_output_metadata(run_metadata(done))
+    context.add_output_metadata(metadata_of(done))
     return done.snapshot_id
 
 
@@ -185,7 +184,7 @@ def restore_elsewhere(
         if Directory(savepoint).confined().exists():
             raise
         done = Verification([str(error)])
-    metadata = verification_metadata(done)
+    metadata = metadata_of(done)
     if done.faults and not Directory(savepoint).confined().exists():
         what = f"{printable(savepoint)} was removed meanwhile, as by another run of this job"
         why = "which has verified a newer one: let one run at a time do this"

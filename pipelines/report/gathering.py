@@ -218,11 +218,10 @@ def lake_report(
 
 
 def _recorded_facts(record: SnapshotRecord) -> tuple[tuple[str, str], ...]:
-    origin = f"{record.origin} of {record.parent}" if record.parent else record.format
     facts = (
         ("Job", record.job),
         ("Snapshot", record.snapshot_id),
-        ("From", origin),
+        ("From", record.made_from),
         ("Taken", f"{record.taken_at:%Y-%m-%d %H:%M} UTC"),
         ("Entries", f"{record.entries:,}"),
         ("Bytes of keys and values", bytes_text(record.state_bytes)),

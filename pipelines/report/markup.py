@@ -10,10 +10,9 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Iterable, Sequence
 from typing import Any
 
-from statelake.state_core.printable import printable
+from statelake.state_core.printable import Table, printable
 
 LONGEST = 1000  # characters of a name, type, key or message
 
@@ -49,44 +48,34 @@ def tag(name: str, /, *children: str, **attributes: str | int) -> Html:
     return Html(f"<{name}{named}>{''.join(map(text, children))}</{name}>")
 
 
-def table(
-    caption: str,
-    columns: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    *,
-    left_out: int = 0,
-    body_id: str = "",
-) -> Html:
-    """Return a table, which scrolls sideways on a narrow page.
+def table(shown: Table, body_id: str = "") -> Html:
+    """Return a table, which scrolls sideways on a narrow page; the first cell names the row.
 
     Args:
-        caption: Its caption.
-        columns: Their names, behind `<` (text) or `>` (numbers).
-        rows: Their cells; the first names the row.
-        left_out: The number of rows that are not shown.
+        shown: The table.
         body_id: The id of its body, for the script.
     """
-    classes = ["number" if column[0] == ">" else "words" for column in columns]
+    classes = ["number" if column[0] == ">" else "words" for column in shown.columns]
     head = [
         tag("th", column[1:], scope="col", class_=class_)
-        for column, class_ in zip(columns, classes, strict=True)
+        for column, class_ in zip(shown.columns, classes, strict=True)
     ]
     lines = []
-    for row in rows:
-        first = tag("th", row[0], scope="row", class_=classes[0]) if row[0] else tag("td")
+    for row in shown.rows:
+        named, *others = ("; ".join(cell) if isinstance(cell, list) else cell for cell in row)
+        first = tag("th", named, scope="row", class_=classes[0]) if named else tag("td")
         rest = (
-            tag("td", cell, class_=class_)
-            for cell, class_ in zip(row[1:], classes[1:], strict=True)
+            tag("td", cell, class_=class_) for cell, class_ in zip(others, classes[1:], strict=True)
         )
         lines.append(tag("tr", first, *rest))
     element = tag(
         "table",
-        tag("caption", caption),
+        tag("caption", shown.title),
         tag("thead", tag("tr", *head)),
         tag("tbody", *lines, **({"id": body_id} if body_id else {})),
     )
-    more = [tag("p", f"… and {left_out:,} more", class_="more")] if left_out else []
-    scrolled = tag("div", element, class_="wide", role="region", tabindex=0, aria_label=caption)
+    more = [tag("p", f"… and {shown.left:,} more", class_="more")] if shown.left else []
+    scrolled = tag("div", element, class_="wide", role="region", tabindex=0, aria_label=shown.title)
     return Html("".join([scrolled, *more]))
 
 

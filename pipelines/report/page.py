@@ -22,7 +22,7 @@ from statelake.pipelines.shown import bytes_text, json_text, plain
 from statelake.state_core.errors import ConflictError, SnapshotError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.description import OperatorDescription, StateDescription
-from statelake.state_core.printable import change_text
+from statelake.state_core.printable import Table, change_text
 
 if TYPE_CHECKING:
     from statelake.pipelines.find.growth import Growth
@@ -173,7 +173,8 @@ def _operators(
         "<Uid or id", "<Name", ">Parallelism", ">Key groups", ">Size", ">Skew", "<States"
     )  # fmt: skip
     yield tag("h2", "Operators")
-    yield table("Operators, the largest first", columns, rows, left_out=len(operators) - len(rows))
+    left = len(operators) - len(rows)
+    yield table(Table("Operators, the largest first", columns, rows, left))
     few = f" Details below are of the {DETAILED} largest." if len(operators) > DETAILED else ""
     yield tag(
         "p",
@@ -208,11 +209,8 @@ def _growth(report: Report) -> Iterator[Html]:
         yield tag("p", f"Why it grew is not known: {report.growth_problem}", class_="bad")
     if report.grown is not None:
         yield from growth_answer(report.grown, report.snapshot_id)
-    yield table(
-        "The job's snapshots, the oldest first", columns, rows,
-        left_out=len(report.growth) - len(steps),
-    )  # fmt: skip
-
+    left = len(report.growth) - len(steps)
+    yield table(Table("The job's snapshots, the oldest first", columns, rows, left))
     if report.grown is not None:
         yield from growth_tables(report.grown)
 
@@ -226,38 +224,20 @@ def growth_answer(growth: Growth, snapshot_id: str = "") -> Iterator[Html]:
 
 def growth_tables(growth: Growth) -> Iterator[Html]:
     """Yield the states of a job by what they grew, and the key groups that grew most."""
-    states = [
-        (
-            each.label,
-            each.kind,
-            bytes_text(each.first.size),
-            bytes_text(each.last.size),
-            change_text(each.change),
-            f"{each.first.entries:,}",
-            f"{each.last.entries:,}",
-            each.cause,
-        )
-        for each in growth.states[:SHOWN_GROWN]
-    ]
     columns = (
-        "<State", "<Kind", ">First", ">Last", ">Change", ">Entries", ">Then", "<Cause"
+        "<State=label", "<Kind", ">First=first.size:B", ">Last=last.size:B", ">Change:+B",
+        ">Entries=first.entries:,", ">Then=last.entries:,", "<Cause",
     )  # fmt: skip
     yield table(
-        "States, the one that grew most first", columns, states,
-        left_out=len(growth.states) - len(states),
-    )  # fmt: skip
+        Table.of("States, the one that grew most first", columns, growth.states, SHOWN_GROWN)
+    )
     if growth.groups:
         before, after = growth.skew
-        groups = [
-            (str(each.key_group), bytes_text(each.first), bytes_text(each.last))
-            for each in growth.groups
-        ]
-        yield table(
+        title = (
             f"Key groups of {growth.groups[0].operator} that grew most; skew {before:.3f}, then"
-            f" {after:.3f}",
-            (">Key group", ">First", ">Last"),
-            groups,
+            f" {after:.3f}"
         )
+        yield table(Table.of(title, (">Key group", ">First:B", ">Last:B"), growth.groups))
 
 
 def _change(size: int) -> str:
@@ -273,25 +253,15 @@ def _faults(integrity: Integrity | None) -> Iterator[Html]:
     if faults:
         many = "1 fault" if len(faults) == 1 else f"{len(faults):,} faults"
         yield tag("p", many, class_="bad")
-        rows = [
-            (fault.kind, fault.where, fault.problem, fault.remedy)
-            for fault in faults[:SHOWN_FAULTS]
-        ]
-        yield table(
-            "Problem", ("<Kind", "<Where", "<Problem", "<Remedy"), rows,
-            left_out=len(faults) - len(rows),
-        )  # fmt: skip
+        columns = ("<Kind", "<Where", "<Problem", "<Remedy")
+        yield table(Table.of("Problem", columns, faults, SHOWN_FAULTS))
     else:
         read = "everything but what is listed here" if integrity.unchecked else "everything"
         yield tag("p", f"Sound: {read} was read, and no fault was found.", class_="good")
     if integrity.unchecked:
         shown = [(line,) for line in integrity.unchecked[:SHOWN_FAULTS]]
-        yield table(
-            "Not checked",
-            ("<Part, and reason",),
-            shown,
-            left_out=len(integrity.unchecked) - len(shown),
-        )
+        left = len(integrity.unchecked) - len(shown)
+        yield table(Table("Not checked", ("<Part, and reason",), shown, left))
 
 
 def _operator(number: int, operator: OperatorDescription) -> Iterator[Html]:
@@ -311,10 +281,9 @@ def _operator(number: int, operator: OperatorDescription) -> Iterator[Html]:
         columns = (
             "<State", "<Kind", "<Namespace", "<Type", "<Read as", ">Entries", ">Bytes"
         )  # fmt: skip
-        yield table(
-            "States and their types", columns, map(_state_row, operator.states[:DETAILED_STATES]),
-            left_out=max(0, len(operator.states) - DETAILED_STATES),
-        )  # fmt: skip
+        rows = list(map(_state_row, operator.states[:DETAILED_STATES]))
+        left = len(operator.states) - len(rows)
+        yield table(Table("States and their types", columns, rows, left))
     if _is_drawn(operator):
         yield from _key_groups(number, operator)
         yield from _keys(operator)
@@ -350,20 +319,18 @@ def _key_groups(number: int, operator: OperatorDescription) -> Iterator[Html]:
     yield tag("form", label, field, id=f"form-{number}")
     load = operator.load()
     yield tag("p", str(load), id=f"summary-{number}", role="status")
-    yield table(
-        "Subtasks, and the key groups that Flink assigns to each",
-        (">Subtask", ">Key groups", ">Entries", ">Bytes"),
-        [
-            (
-                str(subtask.subtask),
-                f"{subtask.first} to {subtask.last}",
-                f"{subtask.entries:,}",
-                bytes_text(subtask.state_bytes),
-            )
-            for subtask in load.subtasks[:SHOWN_SUBTASKS]
-        ],
-        body_id=f"subtasks-{number}",
-    )
+    rows = [
+        (
+            str(subtask.subtask),
+            f"{subtask.first} to {subtask.last}",
+            f"{subtask.entries:,}",
+            bytes_text(subtask.state_bytes),
+        )
+        for subtask in load.subtasks[:SHOWN_SUBTASKS]
+    ]
+    title = "Subtasks, and the key groups that Flink assigns to each"
+    columns = (">Subtask", ">Key groups", ">Entries", ">Bytes")
+    yield table(Table(title, columns, rows), f"subtasks-{number}")
     left = len(load.subtasks) - SHOWN_SUBTASKS
     more = f"… and {left:,} more" if left > 0 else ""
     yield tag("p", more, id=f"more-{number}", class_="more")
@@ -386,9 +353,8 @@ def _keys(operator: OperatorDescription) -> Iterator[Html]:
     ]
     columns = ("<Key", "<State", ">Key group", ">Entries", ">Bytes", ">Of the state")
     yield tag("h3", "Heaviest keys")
-    yield table(
-        "The keys with the most bytes in each state", columns, rows, left_out=len(heavy) - len(rows)
-    )
+    left = len(heavy) - len(rows)
+    yield table(Table("The keys with the most bytes in each state", columns, rows, left))
 
 
 def _key_text(key: Any) -> str:

@@ -81,6 +81,11 @@ class OperatorVerdict:
     flink: str = ""
     flink_wrong: bool = False
 
+    @property
+    def reasons(self) -> list[str]:
+        """All reasons, also those of its columns."""
+        return [*self.why, *(f"`{c.name}` {c.fate}: {c.why}" for c in self.columns if c.why)]
+
 
 @dataclass(frozen=True)
 class SqlUpgrade(Printed):
@@ -117,23 +122,23 @@ class SqlUpgrade(Printed):
 
     def lines(self) -> Iterator[str | Table]:
         """Yield the text form: lines and tables."""
-        rows = [
-            (each.operator, each.goes_on_from or "-", each.fate, f"{each.entries:,}", each.flink)
-            for each in self.operators
-        ]
         now = f", now {self.made}" if self.made else ""
         now += " (upgraded before)" if self.before else ""
-        columns = ("<operator", "<goes on from", "<state", ">entries", "<Flink by itself")
-        yield Table(f"{self.snapshot}{now}", columns, rows)
-        if not any(each.why or any(c.why for c in each.columns) for each in self.operators):
+        yield self.table(f"{self.snapshot}{now}", ">entries:,")
+        if not any(each.reasons for each in self.operators):
             yield "the new job goes on as if it had run from the beginning"
         yield from self.details()
+
+    def table(self, title: str, *more: str) -> Table:
+        """Return the operators as a table, with more columns behind those of their state."""
+        columns = ("<operator", "<goes on from:-", "<state=fate", *more, "<Flink by itself=flink")
+        return Table.of(title, columns, self.operators)
 
     def details(self) -> Iterator[str]:
         """Yield the reasons, and what stands in the way."""
         for each in self.operators:
-            details = [*each.why, *(f"`{c.name}` {c.fate}: {c.why}" for c in each.columns if c.why)]
-            details += [f"left out: {', '.join(each.left_out)}"] if each.left_out else []
+            left_out = ", ".join(each.left_out)
+            details = [*each.reasons, *([f"left out: {left_out}"] if left_out else [])]
             if details:
                 yield f"{each.operator} {each.query}"
                 yield from (f"  {detail}" for detail in details)

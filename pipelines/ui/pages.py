@@ -11,7 +11,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from statelake.pipelines.find.growth import Growth
-from statelake.pipelines.lake.tables.records import taken_text
 from statelake.pipelines.lake.verify.diffing import Differences
 from statelake.pipelines.report.drawing import key_group_chart, subtask_chart
 from statelake.pipelines.report.markup import Html, table, tag
@@ -161,11 +160,8 @@ def snapshots(listed: list[Listed], jobs: list[str]) -> Iterator[Html]:
         yield tag("h2", "Growth of each job")
         yield tag("ul", *grown, tag("li", _link("What was erased, and proved", "/erasures")))
         yield tag("h2", "Snapshots")
-    yield table(
-        "Snapshots, the newest first" if known == 5
-        else "Snapshots, the sound ones first, and of these the newest",
-        columns[:known], rows, left_out=len(listed) - len(rows),
-    )  # fmt: skip
+    order = "the newest first" if known == 5 else "the sound ones first, and of these the newest"
+    yield table(Table(f"Snapshots, {order}", columns[:known], rows, len(listed) - len(rows)))
 
 
 def snapshot(
@@ -242,9 +238,8 @@ def _operator(
         )
     columns = ("<State", "<Kind", "<Namespace", "<Value", ">Entries", ">Bytes")
     if rows:
-        yield table(
-            f"States of {operator.label}", columns, rows, left_out=len(operator.states) - len(rows)
-        )
+        left = len(operator.states) - len(rows)
+        yield table(Table(f"States of {operator.label}", columns, rows, left))
     if operator.problem:
         yield tag("p", f"Not all of its state could be read: {operator.problem}", class_="bad")
     if operator.keyed_states and operator.with_data:
@@ -333,7 +328,7 @@ def _keys_table(
         for key in keys
     ]
     columns = ("<Key", ">Key group", ">Entries", ">Bytes", f">{share}")
-    return table(caption, columns, cells)
+    return table(Table(caption, columns, cells))
 
 
 def _key_link(name: Name, key: object) -> str:
@@ -380,7 +375,7 @@ def _rows_table(caption: str, name: Name, part: Rows) -> Html:
         if at >= 0:
             row[at] = _text_link(name, part.keys[number], row[at])
         shown.append(row)
-    return table(caption, [f"<{column}" for column in part.columns], shown)
+    return table(Table(caption, [f"<{column}" for column in part.columns], shown))
 
 
 def key(name: Name, text: str, key_state: KeyState | None) -> Iterator[Html]:
@@ -429,9 +424,8 @@ def erasures(recorded: Erasures) -> Iterator[Html]:
             if isinstance(value, list) and value and isinstance(value[0], dict):
                 tables.append(_records_table(f"{called} of record {record.number}", value))
             elif isinstance(value, dict) and value:
-                tables.append(
-                    table(called, ("<Name", "<Value"), [(k, _cell(v)) for k, v in value.items()])
-                )
+                cells = [(name, _cell(each)) for name, each in value.items()]
+                tables.append(table(Table(called, ("<Name", "<Value"), cells)))
             elif value not in ("", [], {}):
                 facts[called] = f"{value:,}" if type(value) is int else _cell(value)
         shown = (tag("div", tag("dt", fact), tag("dd", value)) for fact, value in facts.items())
@@ -452,7 +446,7 @@ def _records_table(caption: str, values: list[Any]) -> Html:
     )  # names before numbers
     cells = [[_cell(value.get(word)) for word in words] for value in shown]
     columns = [f"<{word.replace('_', ' ')}" for word in words]
-    return table(caption, columns, cells, left_out=len(values) - len(shown))
+    return table(Table(caption, columns, cells, len(values) - len(shown)))
 
 
 def diff(name: Name, differences: Differences) -> Iterator[Html]:
@@ -462,32 +456,22 @@ def diff(name: Name, differences: Differences) -> Iterator[Html]:
     if differences.same:
         yield tag("p", "They hold the same.")
         return
-    yield table(
-        f"What differs in {differences.later} from {differences.earlier}",
-        ("<Operator", "<State", "<Is", ">Added", ">Removed", ">Changed"),
-        [
-            (
-                each.operator, each.state, each.status,
-                *map("{:,}".format, (each.added, each.removed, each.changed)),
-            )
-            for each in differences
-        ],
-    )  # fmt: skip
+    title = f"What differs in {differences.later} from {differences.earlier}"
+    columns = ("<Operator", "<State", "<Is=status", ">Added:,", ">Removed:,", ">Changed:,")
+    yield table(Table.of(title, columns, differences))
     for each in differences:
         if each.examples:
             yield tag("h2", f"{each.operator}/{each.state}")
             rows = [row for example in each.examples for row in _differing(name, example)]
-            columns = ("<Is", "<Key", "<Namespace", "<User key", "<Field", "<Before", "<After")
-            shown = [at for at in range(len(columns)) if at == 0 or any(row[at] for row in rows)]
+            heads = ("<Is", "<Key", "<Namespace", "<User key", "<Field", "<Before", "<After")
+            shown = [at for at in range(len(heads)) if at == 0 or any(row[at] for row in rows)]
             count, known = len(each.examples), each.added + each.removed + each.changed
             entries = "1 entry" if count == 1 else f"{count:,} entries"
             if known > count:
                 entries = f"{entries}, the first of {known:,},"
-            yield table(
-                f"What differs in {entries} of {each.state}",
-                [columns[at] for at in shown],
-                [[row[at] for at in shown] for row in rows],
-            )
+            cells = [[row[at] for at in shown] for row in rows]
+            title = f"What differs in {entries} of {each.state}"
+            yield table(Table(title, [heads[at] for at in shown], cells))
 
 
 def _differing(name: Name, example: Mapping[str, Any]) -> Iterator[list[str]]:
@@ -526,17 +510,12 @@ def _cell(value: object) -> str:
 def growth(measured: Growth) -> Iterator[Html]:
     """Yield the parts of the page of a job's growth."""
     yield from growth_answer(measured)
-    steps = [
-        (
-            each.snapshot, taken_text(each.taken_at, each.taken_from), f"{each.total.entries:,}",
-            bytes_text(each.total.size),
-        )
-        for each in measured.steps[-SHOWN_SNAPSHOTS:]
-    ]  # fmt: skip
-    yield table(
-        "Snapshots, the oldest first", ("<Snapshot", "<Taken (UTC)", ">Entries", ">Bytes"), steps,
-        left_out=len(measured.steps) - len(steps),
+    columns = (
+        "<Snapshot", "<Taken (UTC)=taken_text", ">Entries=total.entries:,", ">Bytes=total.size:B"
     )  # fmt: skip
+    shown = measured.steps[-SHOWN_SNAPSHOTS:]
+    left = len(measured.steps) - len(shown)
+    yield table(Table.of("Snapshots, the oldest first", columns, shown, left=left))
     yield from growth_tables(measured)
 
 
@@ -554,7 +533,7 @@ def sql(name: Name, query: str, tables: dict[str, list[str]], part: Rows | None)
     if part is not None:
         more = ", the first ones" if part.more else ""
         count = "1 row" if len(part.cells) == 1 else f"{len(part.cells):,} rows"
-        yield table(f"{count}{more}", [f"<{column}" for column in part.columns], part.cells)
+        yield table(Table(f"{count}{more}", [f"<{name}" for name in part.columns], part.cells))
         links = (
             tag("li", _link(f"All rows as {kind}", address(path, **of(name), query=query)))
             for kind, path in (("CSV", "/sql.csv"), ("Parquet", "/sql.parquet"))
@@ -575,11 +554,7 @@ def printed(lines: Iterable[str | Table]) -> Iterator[Html]:
         if isinstance(line, str):
             yield tag("p", line)
         elif line.rows:
-            cells = (
-                ["; ".join(cell) if isinstance(cell, list) else cell for cell in row]
-                for row in line.rows
-            )
-            yield table(line.title, line.columns, cells, left_out=line.left)
+            yield table(line)
 
 
 def title_of(name: Name) -> str:

@@ -56,6 +56,11 @@ class SubtaskPlan:
     state_bytes: int
     moved_bytes: int
 
+    @property
+    def groups_text(self) -> str:
+        """Its key groups, as people read them."""
+        return f"{self.first}-{self.last}" if self.last >= self.first else "none"
+
 
 def held_groups(
     entries: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]

@@ -13,7 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statelake.state_core.printable import JsonFields, json_value, printable, printable_json
+from statelake.state_core.printable import (
+    JsonFields,
+    Table,
+    json_value,
+    printable,
+    printable_json,
+)
 
 SEEN = ["", "größe", "键😀", "a b", "עברית", "👍🏽", "\u00a0", "❤\ufe0f"]
 UNSEEN = [
@@ -125,6 +131,42 @@ def test_a_struct_is_shown_by_its_fields() -> None:
         "a", [{"name": "c", "bytes": 5}], "late",
     )  # fmt: skip
     assert Results([full]).to_json() == [shown]
+
+
+@dataclass(frozen=True)
+class Listing(JsonFields):
+    """A result that JSON shows as one of its parts."""
+
+    JSON = "parts"
+
+    title: str
+    parts: list[Part]
+
+
+def test_a_struct_may_be_shown_as_a_part_of_it() -> None:
+    """As a list, without its other fields."""
+    assert Listing("of one", [Part("a", 1)]).to_json() == [{"name": "a", "bytes": 1}]
+
+
+def test_a_table_of_structs_has_their_parts() -> None:
+    """By names and paths, formatted; of maps and lists, too; the first ones."""
+    at = datetime(2026, 1, 2, 3, 4, tzinfo=timezone.utc)
+    rows = [Result(Part("a", 2048), (1, {"of": 1234}), at), Result(Part("", 0), (0, {}))]
+    columns = (
+        "<name=parts.name:-", ">Size=parts.size:B", ">more=parts.size:+B", ">of=rows.1.of:,",
+        "<at:%H:%M", ">first=rows.0", "<rows", "<problem:.", ">count:.1f",
+    )  # fmt: skip
+    table = Table.of("two", columns, rows)
+    assert table.columns == [
+        "<name", ">Size", ">more", ">of", "<at", ">first", "<rows", "<problem", ">count",
+    ]  # fmt: skip
+    assert table.rows == [
+        ["a", "2.0 KiB", "+2.0 KiB", "1,234", "03:04", "1", ["1", "{'of': 1234}"], ".", "2.0"],
+        ["-", "0 B", "+0 B", "", "", "0", ["0", "{}"], ".", "2.0"],
+    ]
+    assert (table.title, table.left) == ("two", 0)
+    first = Table.of("", (">Count",), rows, 1, 5)
+    assert (first.rows, first.left) == ([["2"]], 6)
 
 
 def test_pairs_stay_pairs() -> None:

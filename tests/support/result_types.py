@@ -50,6 +50,9 @@ def schema_of_type(hint: Any) -> dict[str, Any]:
 
 
 def _schema_of_struct(struct: type) -> dict[str, Any]:
+    names = getattr(struct, "JSON", JsonFields.JSON)
+    if isinstance(names, str):
+        return schema_of_type(_type_of(struct, names))
     shown = list(_shown(struct))
     return {
         "type": {"object"},

@@ -10,7 +10,6 @@ from statelake.pipelines.api import Lake
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import (
     as_json,
-    bytes_text,
     json_option,
     print_table,
     progress_bar,
@@ -27,6 +26,7 @@ from statelake.pipelines.cli.options import (
     snapshot_option,
 )
 from statelake.pipelines.requests.imports import Import
+from statelake.state_core.printable import Table
 
 if TYPE_CHECKING:
     from statelake.pipelines.lake.tables.records import SnapshotRecord
@@ -184,23 +184,11 @@ def drop(
 
 def _print_snapshots(records: list[SnapshotRecord]) -> None:
     columns = [
-        "<job", "<snapshot", "<from", "<taken", ">entries", ">state", ">written", "<note"
+        "<job", "<snapshot=snapshot_id", "<from=made_from", "<taken=taken_text", ">entries:,",
+        ">state=state_bytes:B", ">written=written_bytes:B", "<note",
     ]  # fmt: skip
-    rows = [
-        [record.job, record.snapshot_id,
-         f"{record.origin} of {record.parent}" if record.parent else record.format,
-         record.taken_text, f"{record.entries:,}", bytes_text(record.state_bytes),
-         bytes_text(record.written_bytes), record.note]
-        for record in records
-    ]  # fmt: skip
-    for column, texts in (
-        (
-            "<held",
-            ["; ".join(hold.reason or "held" for hold in record.holds) for record in records],
-        ),
-        ("<erased by", [", ".join(record.erased) for record in records]),
-    ):
-        if any(texts):
-            columns.append(column)
-            rows = [[*row, text] for row, text in zip(rows, texts, strict=True)]
-    print_table(f"{len(records)} snapshots", columns, rows)
+    if any(record.holds for record in records):
+        columns.append("<held=held_text")
+    if any(record.erased for record in records):
+        columns.append("<erased by=erased")
+    print_table(Table.of(f"{len(records)} snapshots", columns, records))

@@ -14,6 +14,7 @@ from statelake.pipelines.cli.commands.terminal import (
     tell,
 )
 from statelake.pipelines.cli.options import job_option, lake_option, snapshot_argument
+from statelake.state_core.printable import Table
 
 
 @click.command()
@@ -38,8 +39,7 @@ def hold(lake: str, job: str, snapshot: str, reason: str, as_json_: bool) -> Non
         as_json({"job": job, "snapshot": snapshot, "holds": holds})
         return
     tell(f"{snapshot} of {job} is held", marked=snapshot)
-    print_table("", ("<since", "<reason"),
-                [(f"{note.since:%Y-%m-%d %H:%M}", note.reason) for note in holds])  # fmt: skip
+    print_table(Table.of("", ("<since:%Y-%m-%d %H:%M", "<reason"), holds))
 
 
 @click.command()

@@ -5,19 +5,18 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as DrawnTable
 from rich.text import Text
 
 from statelake.pipelines.shown import bytes_text, json_text, plain
 from statelake.pipelines.times import Times
-from statelake.state_core.printable import Table as PrintedTable
-from statelake.state_core.printable import json_value, printable
+from statelake.state_core.printable import Table, json_value, printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -47,7 +46,7 @@ class Result(Protocol):
     def to_json(self) -> Any:
         """Return the JSON form."""
 
-    def lines(self) -> Iterable[str | PrintedTable]:
+    def lines(self) -> Iterable[str | Table]:
         """Yield the text form: lines and tables."""
 
 
@@ -84,41 +83,27 @@ def tell_times(times: Times | None) -> None:
         tell(f"where time went: {times}")
 
 
-def print_table(
-    title: str,
-    columns: Sequence[str],
-    rows: Iterable[Sequence[str | list[str]]],
-    *,
-    most: int | None = None,
-    of: str = "",
-    left: int = 0,
-) -> None:
-    """Print a headline and a table.
+def print_table(table: Table, of: str = "") -> None:
+    """Print the headline of a table, if it has one, the table, and how many more rows there are.
 
     Args:
-        title: The headline; may be empty.
-        columns: Their names, behind `<` (left) or `>` (right).
-        rows: A cell is a line, or several in a list.
-        most: The largest number of rows to print; of further rows the number is printed.
-        of: The name of rows, for that line.
-        left: The number of further rows, which are not printed.
+        table: The table.
+        of: The name of rows, for that number.
     """
-    listed = list(rows)
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in columns:
-        table.add_column(
+    drawn = DrawnTable(box=None, pad_edge=False, header_style="dim")
+    for column in table.columns:
+        drawn.add_column(
             Text(printable(column[1:])),
             justify="right" if column[0] == ">" else "left",
             overflow="fold",
         )
-    for row in listed[:most]:
-        table.add_row(*map(_cell, row))
-    if title:
-        tell(title, marked=title)
-    _console().print(table)
-    left = left if most is None else max(0, len(listed) - most)
-    if left:
-        tell(f"... and {left:,} more{of}: --json has all")
+    for row in table.rows:
+        drawn.add_row(*map(_cell, row))
+    if table.title:
+        tell(table.title, marked=table.title)
+    _console().print(drawn)
+    if table.left:
+        tell(f"... and {table.left:,} more{of}: --json has all")
 
 
 def _cell(shown: str | list[str]) -> Text:
@@ -153,7 +138,7 @@ def show(
             tell(line, marked=marked, style=style)
             marked = ""
         else:
-            print_table(line.title, line.columns, line.rows, left=line.left)
+            print_table(line)
 
 
 class ProgressBar:

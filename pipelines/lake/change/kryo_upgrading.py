@@ -110,6 +110,8 @@ class Upgraded:
             state of the operator, either.
     """
 
+    JSON = ("*", "outcome")
+
     operator: str
     state: str
     entries: int
@@ -118,6 +120,23 @@ class Upgraded:
     meta_info: bytes = field(default=b"", repr=False)
     table: str = field(default="", repr=False)
     stops: bool = field(default=False, repr=False)
+
+    @property
+    def label(self) -> str:
+        """`operator/state`."""
+        return f"{self.operator}/{self.state}"
+
+    @property
+    def outcome(self) -> str:
+        """How its values are written afterwards, in words."""
+        return "as it was" if self.left else "for Flink 2"
+
+    @property
+    def words(self) -> str:
+        """Why it stays, or else its types."""
+        return self.left or "; ".join(
+            f"{path or 'value'}: {kind}" for path, kind in self.types.items()
+        )
 
     @property
     def place(self) -> tuple[str, str]:

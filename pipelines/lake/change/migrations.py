@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
@@ -113,6 +112,8 @@ class Migrations(Printed):
         dry_run: Whether nothing was changed.
     """
 
+    JSON = "outcomes"
+
     states: list[str]
     outcomes: list[Outcome]
     dry_run: bool
@@ -122,16 +123,11 @@ class Migrations(Printed):
         """Return whether one of them failed."""
         return any(outcome.failed for outcome in self.outcomes)
 
-    def to_json(self) -> list[dict[str, Any]]:
-        """Return the JSON form."""
-        return [asdict(outcome) for outcome in self.outcomes]
-
     def lines(self) -> Iterator[str | Table]:
         """Yield the text form: lines and tables."""
-        rows = [(o.snapshot, o.made, o.outcome, f"{o.entries:,}", o.why) for o in self.outcomes]
-        columns = ("<snapshot", "<made", "<outcome", ">values", "<why")
+        columns = ("<snapshot", "<made", "<outcome", ">values=entries:,", "<why")
         title = f"{', '.join(self.states)} of {len(self.outcomes)} snapshots"
-        yield Table(title, columns, rows)
+        yield Table.of(title, columns, self.outcomes)
         for outcome in self.outcomes:
             for state in outcome.plan:
                 yield f"{outcome.snapshot}, {state.state}: {state.entries:,} values"
@@ -338,6 +334,8 @@ class UpgradeOutcome(Printed):
         before: Whether it was done before.
     """
 
+    JSON = ("snapshot", "made", "states")
+
     snapshot: str
     made: str
     states: list[Upgraded]
@@ -354,16 +352,13 @@ class UpgradeOutcome(Printed):
         """Return whether Flink 2 restores all states already."""
         return all(state.left == LATER for state in self.states)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        states = [
-            {
-                "operator": state.operator, "state": state.state, "entries": state.entries,
-                "left": state.left, "types": state.types, "outcome": _upgraded(state),
-            }
-            for state in self.states
-        ]  # fmt: skip
-        return {"snapshot": self.snapshot, "made": self.made, "states": states}
+    @property
+    def table(self) -> Table:
+        """The states, as people read them."""
+        now = f", now {self.made}" if self.made else ""
+        title = f"{self.snapshot}: {len(self.states)} states that Flink 2 can't restore{now}"
+        columns = ("<state=label", "<values=outcome", ">entries:,", "<types, or why not=words")
+        return Table.of(title, columns, self.states)
 
     def lines(self) -> Iterator[str | Table]:
         """Yield the text form: lines and tables."""
@@ -374,15 +369,7 @@ class UpgradeOutcome(Printed):
             copied = f"; {self.made} has the same state" if self.made else ""
             yield f"{self.snapshot}: nothing was found that Flink 2 can't restore{copied}"
             return
-        rows = [
-            (f"{state.operator}/{state.state}", _upgraded(state), f"{state.entries:,}",
-             state.left or "; ".join(f"{path or 'value'}: {kind}"
-                                     for path, kind in state.types.items()))
-            for state in self.states
-        ]  # fmt: skip
-        now = f", now {self.made}" if self.made else ""
-        title = f"{self.snapshot}: {len(self.states)} states that Flink 2 can't restore{now}"
-        yield Table(title, ("<state", "<values", ">entries", "<types, or why not"), rows)
+        yield self.table
         if self.dry_run:
             yield DRY_RUN
         elif not self.made:
@@ -390,10 +377,6 @@ class UpgradeOutcome(Printed):
                 "nothing was made, as not all of it can be upgraded: --partly leaves these states"
                 " as they are"
             )
-
-
-def _upgraded(state: Upgraded) -> str:
-    return "as it was" if state.left else "for Flink 2"
 
 
 def values_as_bytes(snapshot: Callable[[], Snapshot]) -> AbstractContextManager[None]:

@@ -81,20 +81,17 @@ class EditResult(Printed):
             + ("" if self.dry_run else f"; wrote {bytes_text(record.written_bytes)}")
         )
         if self.changes:
-            rows = [
-                (change.operator, change.state, f"{change.entries[0]:,}", f"{change.entries[1]:,}",
-                 bytes_text(change.state_bytes[0]), bytes_text(change.state_bytes[1]))
-                for change in sorted(self.changes, key=lambda each: (each.operator, each.state))
-            ]  # fmt: skip
-            yield Table("", ("<operator", "<state", ">entries", ">now", ">bytes", ">now"), rows)
+            sizes = (
+                "<operator", "<state", ">entries=entries.0:,", ">now=entries.1:,",
+                ">bytes=state_bytes.0:B", ">now=state_bytes.1:B",
+            )  # fmt: skip
+            changes = sorted(self.changes, key=lambda each: (each.operator, each.state))
+            yield Table.of("", sizes, changes)
         if self.offsets:
-            moved = [
-                (each.operator, each.topic, _cell(each.partition), _cell(each.before),
-                 _cell(each.after))
-                for each in self.offsets
-            ]  # fmt: skip
-            columns = ("<source", "<topic", ">partition", ">offset", ">now")
-            yield Table("", columns, moved)
+            columns = (
+                "<source=operator", "<topic", ">partition:-", ">offset=before:-", ">now=after:-"
+            )  # fmt: skip
+            yield Table.of("", columns, self.offsets)
         if self.dropped_partitions:
             dropped = [
                 (each.operator, each.topic, str(each.partition), _cell(each.offset),

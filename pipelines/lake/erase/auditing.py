@@ -117,14 +117,11 @@ class AuditResult(Printed):
 
     def lines(self) -> Iterator[str | Table]:
         """Yield the text form: the searched places, and the hits."""
-        yield Table(
+        yield Table.of(
             f"{self.request}: searched {self.files} files, {bytes_text(self.file_bytes)}, which"
             f" unpack to {bytes_text(self.unpacked_bytes)}",
-            ("<place", ">files", ">bytes"),
-            [
-                (name, f"{counts['files']:,}", f"{counts['bytes']:,}")
-                for name, counts in self.places.items()
-            ],
+            ("<place=0", ">files=1.files:,", ">bytes=1.bytes:,"),
+            self.places.items(),
         )
         if self.forms_left_out:
             yield f"too short to be searched for: {', '.join(self.forms_left_out)}"
@@ -133,8 +130,8 @@ class AuditResult(Printed):
         if self.unread:
             yield f"rows of snapshots can't be looked through: {self.unread}"
         if self.hits:
-            rows = [(hit.file, hit.where, hit.form, str(hit.at)) for hit in self.hits[:SHOWN]]
-            yield Table(f"{len(self.hits)} hits", ("<file", "<where", "<form", ">byte"), rows)
+            columns = ("<file", "<where", "<form", ">byte=at")
+            yield Table.of(f"{len(self.hits)} hits", columns, self.hits[:SHOWN])
         if self.only:
             yield f"only these snapshots were erased from: {', '.join(self.only)}"
         if self.rows:

@@ -123,18 +123,13 @@ class ErasureResult(Printed):
         begun: The erasure that was continued, if it was begun for something else.
     """
 
+    JSON = ("request", "resumed", "begun?", "*said", "digest=record.digest")
+
     request: str
     resumed: bool
     said: Mapping[str, Any]
     record: AuditRecord
     begun: ErasureResult | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        head: dict[str, Any] = {"request": self.request, "resumed": self.resumed}
-        if self.begun is not None:
-            head["begun"] = self.begun.to_json()
-        return head | {**self.said, "digest": self.record.digest}
 
     def lines(self) -> Iterator[str]:
         """Yield the text form: lines and tables."""

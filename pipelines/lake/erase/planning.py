@@ -153,17 +153,13 @@ class ErasurePlan(Printed):
     @property
     def table(self) -> Table:
         """The table of states with rows to erase."""
-        return Table(
+        return Table.of(
             f"{self.request} would erase {self.rows:,} rows in {self.files} files"
             f" ({bytes_text(self.file_bytes)}), from {len(self.snapshots_found)} of"
             f" {self.snapshots} snapshots",
-            ("<job", "<operator", "<state", ">rows", ">files", ">snapshots"),
-            [
-                (each.job, each.operator, each.state, f"{each.rows:,}", str(each.files),
-                 str(each.snapshots))
-                for each in self.states
-            ],
-        )  # fmt: skip
+            ("<job", "<operator", "<state", ">rows:,", ">files", ">snapshots"),
+            self.states,
+        )
 
     def lines(self) -> Iterator[str | Table]:
         """Yield the text form: lines and tables."""

@@ -18,7 +18,7 @@ from statelake.state_core.model.redistribution import (
     skew_of,
     spread_evenly,
 )
-from statelake.state_core.printable import Printed, Table, bytes_text
+from statelake.state_core.printable import Printed, Table
 
 SHOWN_SUBTASKS = 16  # to people
 
@@ -47,6 +47,14 @@ class OperatorPlan(Printed):
     subtasks: list[SubtaskPlan]
     operator_states: dict[str, list[int]] = field(default_factory=dict)
 
+    def table(self, title: str, most: int) -> Table:
+        """Return the first subtasks as a table."""
+        columns = (
+            ">subtask", "<key groups=groups_text", ">entries:,", ">bytes=state_bytes:B",
+            ">from other subtasks=moved_bytes:B",
+        )  # fmt: skip
+        return Table.of(title, columns, self.subtasks[:most])
+
     def lines(self) -> Iterator[str | Table]:
         """Yield the text form: the first subtasks, and the elements of operator state."""
         (old, old_groups), (new, groups) = self.old, self.new
@@ -56,14 +64,7 @@ class OperatorPlan(Printed):
             f" skew {self.skew:.3f}{about}"
         )
         if any(subtask.entries for subtask in self.subtasks) or not self.operator_states:
-            rows = [
-                (str(each.subtask),
-                 f"{each.first}-{each.last}" if each.last >= each.first else "none",
-                 f"{each.entries:,}", bytes_text(each.state_bytes), bytes_text(each.moved_bytes))
-                for each in self.subtasks[:SHOWN_SUBTASKS]
-            ]  # fmt: skip
-            columns = (">subtask", "<key groups", ">entries", ">bytes", ">from other subtasks")
-            yield Table(title, columns, rows)
+            yield self.table(title, SHOWN_SUBTASKS)
             if len(self.subtasks) > SHOWN_SUBTASKS:
                 yield f"… and {len(self.subtasks) - SHOWN_SUBTASKS} more (--json shows all)"
         else:

@@ -13,10 +13,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 
@@ -107,6 +106,10 @@ class ImportResult(Printed):
         as_bytes: Of each operator whose keyed state is kept as bytes, why it has no tables.
     """
 
+    JSON = (
+        "*record", "new", "kept_files", "written_files", "engine", "tables", "times", "as_bytes",
+    )  # fmt: skip
+
     record: SnapshotRecord
     new: bool
     kept_files: int = 0
@@ -116,17 +119,10 @@ class ImportResult(Printed):
     same_as: str = ""
     as_bytes: dict[str, str] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return self.record.to_json() | {
-            "new": self.new,
-            "kept_files": self.kept_files,
-            "written_files": self.written_files,
-            "engine": self.engine,
-            "tables": sorted(table.path for table in self.record.tables),
-            "times": None if self.times is None else asdict(self.times),
-            "as_bytes": self.as_bytes,
-        }
+    @property
+    def tables(self) -> list[str]:
+        """The paths of its tables."""
+        return sorted(table.path for table in self.record.tables)
 
     def lines(self) -> Iterator[str | Table]:
         """Yield the text form: lines and tables."""

@@ -20,7 +20,7 @@ from statelake.pipelines.lake.tables.records import DataFile, OperatorRecord, Sn
 from statelake.pipelines.lake.tables.table_rows import TableRows
 from statelake.pipelines.shown import cell_text, json_text, plain_rows, state_head, state_title
 from statelake.state_core.errors import EncodeError, NotFoundError, StateError
-from statelake.state_core.printable import Printed, Table, json_value
+from statelake.state_core.printable import Printed, Table
 
 # the entries at one place, each with value and time of last access as in `statelake dump`
 _Held: TypeAlias = "dict[str, list[dict[str, Any]]]"
@@ -80,6 +80,8 @@ class KeyHistory(Printed):
         files_read: The number of files that were read for all of them.
     """
 
+    JSON = "snapshots"
+
     key: str
     snapshots: list[KeySnapshot]
     files_read: int
@@ -88,10 +90,6 @@ class KeyHistory(Printed):
     def held(self) -> bool:
         """Return whether a snapshot holds anything for the key."""
         return any(each.entries for each in self.snapshots)
-
-    def to_json(self) -> Any:
-        """Return the JSON form."""
-        return json_value(self.snapshots)
 
     def lines(self) -> Iterator[str | Table]:
         """Yield the text form: lines and tables."""

@@ -428,6 +428,16 @@ class SnapshotRecord:
         return self.taken_at, self.sequence, self.imported_at
 
     @property
+    def made_from(self) -> str:
+        """What it was made from, for people: an import from its format."""
+        return f"{self.origin} of {self.parent}" if self.parent else self.format
+
+    @property
+    def held_text(self) -> str:
+        """The reasons of its holds, for people."""
+        return "; ".join(hold.reason or "held" for hold in self.holds)
+
+    @property
     def taken_text(self) -> str:
         """When it was taken, for people; with a question mark if only a file says it."""
         return taken_text(self.taken_at, self.taken_from)

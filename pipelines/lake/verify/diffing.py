@@ -34,7 +34,7 @@ from statelake.state_core.errors import NotFoundError
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.printable import Printed, Table, change_text
+from statelake.state_core.printable import Printed, Table
 
 _ElementDifference = tuple[int, int, int, list[dict[str, Any]]]
 EXAMPLES = 3
@@ -118,18 +118,11 @@ class Differences(Printed, list[StateDifference]):
 
     def lines(self) -> Iterator[str | Table]:
         """Yield the text form: lines and tables."""
-        rows = [
-            (each.operator, each.state, each.status,
-             *map("{:,}".format, (each.added, each.removed, each.changed)),
-             bytes_text(each.bytes_before), bytes_text(each.bytes_after),
-             change_text(each.bytes_change))
-            for each in self
-        ]  # fmt: skip
         columns = (
-            "<operator", "<state", "<", ">added", ">removed", ">changed", ">bytes before",
-            ">bytes after", ">difference",
+            "<operator", "<state", "<=status", ">added:,", ">removed:,", ">changed:,",
+            ">bytes before:B", ">bytes after:B", ">difference=bytes_change:+B",
         )  # fmt: skip
-        yield Table(f"{self.earlier} → {self.later}", columns, rows)
+        yield Table.of(f"{self.earlier} → {self.later}", columns, self)
         for each in self:
             for example in each.examples:
                 yield f"{each.operator}/{each.state} {json_text(plain(example))}"

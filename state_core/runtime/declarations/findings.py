@@ -87,19 +87,21 @@ class JobFindings(Printed, list[Finding]):
         """Return them as JSON can hold them."""
         return {"legal": not self.faults, "findings": [finding.to_json() for finding in self]}
 
-    def lines(self) -> Iterator[str | Table]:
-        """Yield the text form: lines and tables."""
+    @property
+    def table(self) -> Table:
+        """The findings below their number, as people read them."""
         title = f"{_count(self.faults, 'fault')}, {_count(len(self) - self.faults, 'warning')}"
-        if not self:
-            yield title
-            return
         rows = [
             (each.severity.value, each.rule,
              f"{each.operator} ({each.function})" if each.function else each.operator,
              each.state, [each.problem, *([f"→ {each.remedy}"] if each.remedy else [])])
             for each in self
         ]  # fmt: skip
-        yield Table(title, ("<severity", "<rule", "<operator", "<state", "<what"), rows)
+        return Table(title, ("<severity", "<rule", "<operator", "<state", "<what"), rows)
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield the text form: lines and tables."""
+        yield self.table if self else self.table.title
 
 
 def _count(count: int, what: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 import statelake as sl
 from statelake.pipelines.cli.commands.terminal import as_json, plain, print_table, tell
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.state_core.printable import Table
 from tests.support.command import run
 from tests.support.lakes import DEMO, KINDS, import_as
 
@@ -17,7 +18,7 @@ from tests.support.lakes import DEMO, KINDS, import_as
 def test_a_name_that_looks_like_markup(capsys: pytest.CaptureFixture[str]) -> None:
     """It is printed, and no part of it is taken for a style."""
     tell("wrote /sp/[bold]1[/bold] of [red]", marked="[bold]1")
-    print_table("of [i]x", ("<name", ">entries"), [("[kafka, orders, 0]", "1")])
+    print_table(Table("of [i]x", ("<name", ">entries"), [("[kafka, orders, 0]", "1")]))
     said = capsys.readouterr().out
     for name in ("wrote /sp/[bold]1[/bold] of [red]", "of [i]x", "[kafka, orders, 0]"):
         assert name in said
@@ -37,21 +38,21 @@ def test_names_give_a_terminal_no_orders(capsys: pytest.CaptureFixture[str]) -> 
     """In a line, a title, a column's name and a cell: they are escaped, and one line stays one."""
     tell(f"wrote {UNSEEN}", marked=UNSEEN)
     assert capsys.readouterr().out == f"wrote {ESCAPED}\n"
-    print_table(UNSEEN, (f"<{UNSEEN}",), [(UNSEEN,)])
+    print_table(Table(UNSEEN, (f"<{UNSEEN}",), [(UNSEEN,)]))
     said = capsys.readouterr().out.splitlines()
     assert [line.strip() for line in said] == [ESCAPED] * 3
 
 
 def test_a_cell_of_several_lines(capsys: pytest.CaptureFixture[str]) -> None:
     """Lines that are meant stay lines; a name makes no more of them."""
-    print_table("", ("<why", "<n"), [(["one", "tw\no"], "1")])
+    print_table(Table("", ("<why", "<n"), [(["one", "tw\no"], "1")]))
     said = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert said == [["why", "n"], ["one", "1"], ["tw\\no"]]
 
 
 def test_a_columns_name_that_looks_like_markup(capsys: pytest.CaptureFixture[str]) -> None:
     """A query may call its columns anything."""
-    print_table("", ("<[red]x", "<[/]"), [("1", "2")])
+    print_table(Table("", ("<[red]x", "<[/]"), [("1", "2")]))
     assert capsys.readouterr().out.split() == ["[red]x", "[/]", "1", "2"]
 
 

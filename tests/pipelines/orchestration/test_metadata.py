@@ -11,13 +11,13 @@ import pytest
 from statelake import open_snapshot
 from statelake.pipelines.orchestration.metadata import (
     faults_list,
-    findings_metadata,
+    printed_table,
     savepoint_metadata,
 )
 from statelake.pipelines.orchestration.resources import Locations
 from statelake.pipelines.report.drawing import key_group_chart
 from statelake.pipelines.shown import as_markdown
-from statelake.state_core.runtime.declarations.findings import Finding, Severity
+from statelake.state_core.runtime.declarations.findings import Finding, JobFindings, Severity
 from tests.support.lakes import WORDS
 
 ODD = "a|b\n<img src=x>![p](http://x)`\x1b[31m\u202e&"
@@ -60,7 +60,7 @@ def test_faults_and_findings_of_odd_names() -> None:
     assert faults.value == f"- {SHOWN}\n- b"
     assert faults_list([]).value == "none"
     found = Finding(Severity.FAULT, "rule", ODD, "problem", "remedy", state=ODD)
-    shown = str(findings_metadata([found])["findings"].value)
+    shown = str(printed_table(JobFindings([found]).table).value)
     assert shown.count("\n") == 2
     assert shown.count(SHOWN) == 2
 

@@ -15,6 +15,7 @@ from statelake.pipelines.cli.commands.terminal import (
     tell,
 )
 from statelake.pipelines.cli.options import answer, lake_option
+from statelake.state_core.printable import Table
 
 
 @click.group()
@@ -77,13 +78,11 @@ def records(lake: str, as_json_: bool) -> None:
     if as_json_:
         as_json({"records": listed, "broken": None if broken is None else broken.number})
     else:
-        rows = [
-            (str(record.number), record.kind, record.request, record.recorded_at,
-             record.requested_by, record.digest[:16])
-            for record in listed
-        ]  # fmt: skip
-        columns = (">number", "<kind", "<request", "<recorded", "<by", "<digest")
-        print_table(f"{len(listed)} records", columns, rows)
+        columns = (
+            ">number", "<kind", "<request", "<recorded=recorded_at", "<by=requested_by",
+            "<digest:.16",
+        )  # fmt: skip
+        print_table(Table.of(f"{len(listed)} records", columns, listed))
     if broken is not None:
         tell(f"record {broken.number} was changed, or one before it was removed")
     answer(yes=broken is None)

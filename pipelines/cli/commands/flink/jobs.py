@@ -20,7 +20,7 @@ from statelake.pipelines.cli.commands.terminal import (
     print_table,
     tell,
 )
-from statelake.state_core.printable import age_text
+from statelake.state_core.printable import Table, age_text
 
 
 @click.command()
@@ -46,7 +46,7 @@ def jobs(flink: str, every: bool, as_json_: bool) -> None:
         for job in listed
     ]  # fmt: skip
     columns = ("<id", "<name", "<state", ">tasks", "<started", ">for")
-    print_table(f"{len(rows)} jobs", columns, rows)
+    print_table(Table(f"{len(rows)} jobs", columns, rows))
 
 
 @click.command()
@@ -81,7 +81,7 @@ def checkpoints(flink: str, flink_job: str, as_json_: bool) -> None:
         ">number", "<kind", "<status", "<triggered", ">took", ">state", ">written", "<path"
     )  # fmt: skip
     title = f"{summary.completed} completed, {summary.failed} failed"
-    print_table(title, columns, rows)
+    print_table(Table(title, columns, rows))
     if summary.restored_from:
         tell(f"restored from {summary.restored_from}")
 

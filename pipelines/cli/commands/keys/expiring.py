@@ -26,7 +26,7 @@ from statelake.pipelines.cli.options import (
     typed_source_options,
 )
 from statelake.pipelines.requests.reading import ExpiredKeys
-from statelake.state_core.printable import brief
+from statelake.state_core.printable import Table, brief
 
 if TYPE_CHECKING:
     from statelake.state_core.formats.expiring import ExpiredState
@@ -97,7 +97,7 @@ def expired(
     ]  # fmt: skip
     if rows:
         columns = ("<state", ">time to live", ">entries", ">expired", ">share", ">bytes")
-        print_table("", columns, rows)
+        print_table(Table("", columns, rows))
     elif not result.unknown:
         tell("no state has times of last access")
     for name in result.unknown:

@@ -19,7 +19,7 @@ from statelake.pipelines.cli.options import (
 )
 from statelake.pipelines.requests.reading import FindValue, Selection
 from statelake.pipelines.shown import cell_text, plain_rows, state_head, state_title
-from statelake.state_core.printable import brief
+from statelake.state_core.printable import Table, brief
 
 if TYPE_CHECKING:
     from statelake.state_core.model.finding import Hit, SearchResult, Unsearched
@@ -105,7 +105,7 @@ def _print(value: str, result: SearchResult) -> None:
                  _content(row, content, "raw_value"))
             )  # fmt: skip
         title = f"{shown} is at {result.count:,} {'place' if result.count == 1 else 'places'}"
-        print_table(title, ("<state", "<key", "<where", "<value"), rows)
+        print_table(Table(title, ("<state", "<key", "<where", "<value"), rows))
         if result.count > len(rows):
             tell(f"... and {result.count - len(rows):,} more: --limit shows more of them")
     else:

@@ -31,6 +31,7 @@ from statelake.pipelines.keys import weights_json
 from statelake.pipelines.requests.reading import HeavyKeys
 from statelake.pipelines.requests.shared import parse_age
 from statelake.pipelines.shown import plain
+from statelake.state_core.printable import Table
 
 if TYPE_CHECKING:
     from statelake.state_core.formats.key_weights import HeavyKey, StateWeights
@@ -124,15 +125,12 @@ def _print(name: str, weights: StateWeights, lives: Mapping[str, timedelta]) -> 
         _print_keys("most entries", busiest, weights.size)
     longest = weights.longest()
     if longest and longest[0].length > 1:
-        print_table(
-            "",
-            (f"<longest {weights.layout.kind.value}", "<namespace", ">length", ">bytes"),
-            [
-                (_short(long.key), _short(long.namespace), f"{long.length:,}",
-                 bytes_text(long.size))
-                for long in longest
-            ],
-        )  # fmt: skip
+        columns = (f"<longest {weights.layout.kind.value}", "<namespace", ">length", ">bytes")
+        rows = [
+            (_short(long.key), _short(long.namespace), f"{long.length:,}", bytes_text(long.size))
+            for long in longest
+        ]
+        print_table(Table("", columns, rows))
     for text, gone in zip(lives, weights.expiries, strict=False):
         share = 100 * gone.size / weights.size if weights.size else 0.0
         count = weights.elements or weights.entries
@@ -144,15 +142,13 @@ def _print(name: str, weights: StateWeights, lives: Mapping[str, timedelta]) -> 
 
 
 def _print_keys(title: str, keys: list[HeavyKey], size: int) -> None:
-    print_table(
-        "",
-        (f"<{title}", ">key group", ">entries", ">bytes", ">of the state"),
-        [
-            (_short(key.key), str(key.key_group), f"{key.entries:,}", bytes_text(key.size),
-             f"{100 * key.size / size:.1f} %")
-            for key in keys
-        ],
-    )  # fmt: skip
+    columns = (f"<{title}", ">key group", ">entries", ">bytes", ">of the state")
+    rows = [
+        (_short(key.key), str(key.key_group), f"{key.entries:,}", bytes_text(key.size),
+         f"{100 * key.size / size:.1f} %")
+        for key in keys
+    ]  # fmt: skip
+    print_table(Table("", columns, rows))
 
 
 def _short(value: Any) -> str:

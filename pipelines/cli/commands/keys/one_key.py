@@ -113,9 +113,7 @@ def _print_tables(key_rows: list[KeyRows]) -> int:
         table = key_table(rows, SHOWN_ROWS)
         if not table.rows:
             continue
-        print_table(table.title, table.columns, table.rows)
-        if table.left:
-            tell(f"... and {table.left:,} more entries: --json has all")
+        print_table(table, of=" entries")
         entries += len(table.rows) + table.left
     return entries
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from statelake.pipelines.cli.commands.terminal import json_text, print_table, tell
 from statelake.pipelines.shown import bytes_text, csv_cell, json_rows, write_csv
 from statelake.state_core.errors import StateError
-from statelake.state_core.printable import printable
+from statelake.state_core.printable import Table, printable
 
 Batches: TypeAlias = Iterable[pa.RecordBatch]
 
@@ -27,7 +27,7 @@ Batches: TypeAlias = Iterable[pa.RecordBatch]
 def print_rows(read: pa.RecordBatchReader, limit: int) -> None:
     """Print rows as a table, for people."""
     rows = [[csv_cell(value) for value in row] for batch in read for row in json_rows(batch)]
-    print_table("", [f"<{name}" for name in read.schema.names], rows)
+    print_table(Table("", [f"<{name}" for name in read.schema.names], rows))
     if len(rows) == limit:
         tell(f"the first {limit} rows (--limit)")
 

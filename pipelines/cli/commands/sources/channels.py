@@ -27,6 +27,7 @@ from statelake.pipelines.cli.options import (
     served_in_part,
     source_options,
 )
+from statelake.state_core.printable import Table
 
 if TYPE_CHECKING:
     from statelake.state_core.formats.channels import ChannelElements
@@ -137,7 +138,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
         for row in rows
     ]  # fmt: skip
     heads = ("<operator", ">subtask", "<channel", ">buffers", ">bytes", ">records", ">others", "<")
-    print_table("", heads, table, most=SHOWN)
+    print_table(Table("", heads, table[:SHOWN], max(0, len(table) - SHOWN)))
     least = "" if all(row["records"] is not None for row in rows) else "at least "
     records, size = sum(row["records"] or 0 for row in rows), sum(row["bytes"] for row in rows)
     tell(f"{least}{records:,} records in flight, {bytes_text(size)}")

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from statelake.state_core.errors import CheckpointRecordError, DeclarationError
 from statelake.state_core.printable import Printed, Table
@@ -66,6 +65,8 @@ class MigratedLog(Printed):
         dry_run: Whether nothing was appended.
     """
 
+    JSON = "tasks"
+
     tasks: list[TaskMigration]
     dry_run: bool
 
@@ -74,17 +75,12 @@ class MigratedLog(Printed):
         """The number of tasks that were refused."""
         return sum(task.outcome == REFUSED for task in self.tasks)
 
-    def to_json(self) -> list[dict[str, Any]]:
-        """Return the JSON form."""
-        return [asdict(task) for task in self.tasks]
-
     @property
     def table(self) -> Table:
         """The tasks, as people read them."""
         title = f"{len(self.tasks)} tasks, {self.refused} refused"
         title += ", nothing appended" if self.dry_run else ""
-        rows = [(task.task, task.outcome, task.checkpoint, task.why) for task in self.tasks]
-        return Table(title, ("<task", "<outcome", "<checkpoint", "<why"), rows)
+        return Table.of(title, ("<task", "<outcome", "<checkpoint", "<why"), self.tasks)
 
     def lines(self) -> Iterator[str | Table]:
         """Yield the text form: lines and tables."""
