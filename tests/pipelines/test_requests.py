@@ -6,9 +6,11 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal
 
+import anyio
 import click
 import numpy as np
 import pytest
@@ -16,18 +18,26 @@ from click.testing import CliRunner
 
 import statelake as sl
 from statelake.pipelines import requests
+from statelake.pipelines.cli.commands.checks.group import check
 from statelake.pipelines.cli.main import statelake
 from statelake.pipelines.cli.options import request_options
 from statelake.pipelines.live.requests import Drill
 from statelake.pipelines.orchestration.requests import settings_of
+from statelake.pipelines.orchestration.settings import CompatibilitySettings
+from statelake.pipelines.requests.checks import CheckCompatibility
 from statelake.pipelines.requests.edit import Edit
 from statelake.pipelines.requests.erase import Erase, EraseFromLake
 from statelake.pipelines.requests.imports import ImportSnapshot
 from statelake.pipelines.requests.request import Request, asks, option, options_of
 from statelake.pipelines.requests.savepoints import Export
 from statelake.pipelines.requests.shared import Reading
+from statelake.pipelines.ui.assistants import Tools
+from statelake.pipelines.ui.audit import Audit
+from statelake.pipelines.ui.options import Options
+from statelake.pipelines.ui.views import Source
 from statelake.state_core.errors import DeclarationError, EncodeError
 from statelake.state_core.files.compression import COMPRESSION_KEY
+from tests.support.lakes import DEMO
 
 # what is read and written: commands name it in ways of their own
 PLACES = {"savepoint", "snapshots", "to"}
@@ -139,6 +149,32 @@ def test_each_request_is_asked_by_a_command_and_in_python() -> None:
         if not any({each.name for each in options} <= parameters for parameters in methods):
             wrong.append(f"{request.__name__} is asked by no method")
     assert not wrong, "\n".join(wrong)
+
+
+def test_an_option_is_in_six_places() -> None:
+    """The command, Python, Dagster, a tool of assistants, the schemas of both, and the docs."""
+    command = check.commands["compatibility"]
+    help_texts = {each.name: each.help for each in command.params if isinstance(each, click.Option)}
+    with closing(Source(DEMO, Options())) as source:
+        tools = anyio.run(Tools(source, Audit("")).server().list_tools)
+    (of_tool,) = [tool.input_schema["properties"] for tool in tools if tool.name == "check_types"]
+    of_dagster = CompatibilitySettings.model().model_json_schema()["properties"]
+    site: Any = importlib.import_module("docs.site_pages")
+    context = click.Context(check, info_name="check", **statelake.context_settings)
+    page = " ".join("\n".join(site.sections(check, context, "#")).split())
+    for each in options_of(CheckCompatibility):
+        assert help_texts[each.name] == each.help
+        assert f"{each.name}: {each.help}" in " ".join(
+            str(sl.LakeSnapshot.check_compatibility.__doc__).split()
+        )
+        assert each.help in page
+        if each.name == "against":  # a tool is given types, and a job in Dagster has it for all
+            continue
+        assert CompatibilitySettings.model_fields[each.name].description == each.help
+        assert of_dagster[each.name]["default"] == each.default
+        assert (of_tool[each.name]["description"], of_tool[each.name]["default"]) == (
+            each.help, each.default
+        )  # fmt: skip
 
 
 @click.command()
