@@ -287,8 +287,10 @@ class LakeSnapshot(Snapshot):
         """Return for every state whether a new job could use it."""
         from statelake.pipelines.lake.verify.compatibility import check_against
 
-        allow_missing = request.allow_non_restored_state
-        return check_against(self.record, request.against, allow_missing=allow_missing)
+        return check_against(
+            self.record, request.against, request.operator,
+            allow_missing=request.allow_non_restored_state,
+        )  # fmt: skip
 
     def types(self, operator: str | Sequence[str] = ()) -> StateTypes:
         """Return the types of its states as text, as `Snapshot.types` does."""

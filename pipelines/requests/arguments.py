@@ -33,7 +33,7 @@ def _type(option: Option) -> Any:
     if option.keyed:
         kind = dict[str, str]
     elif option.many:
-        kind = list[kind]
+        kind = list[kind] | kind  # as everywhere, a list may be one text
     elif option.default is None and not option.required:
         kind = kind | None
     return Annotated[kind, Field(description=option.help, ge=option.least, le=option.most)]

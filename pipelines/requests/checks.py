@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from statelake.pipelines.requests.request import Request, given, option
@@ -22,6 +23,9 @@ class CheckCompatibility(Restoring):
 
     against: str = option(
         "A file with the new types of states, or a savepoint of the new job.", kw_only=False
+    )
+    operator: Sequence[str] = option(
+        "Only this operator, by uid or id; may be repeated.", default=()
     )
 
 
