@@ -328,10 +328,11 @@ def _declared(option: Option) -> Callable[[Any], Any]:
     return click.option(
         option.flag, option.name, type=kind, multiple=option.many, required=option.required,
         nargs=2 if option.paired else 1,
-        metavar=option.placeholder or None, default=option.default, help=option.help,
+        metavar=option.placeholder or None, help=option.help,
         show_default=option.default not in (None, (), ""),
         envvar=option.variable or None, show_envvar=bool(option.variable),
         shell_complete=_complete_snapshots if option.names == "snapshot" else None,
+        **{} if option.required else {"default": option.default},  # None would be one, too
     )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from statelake.pipelines.cli.options import request_options
 from statelake.pipelines.live.requests import Drill
 from statelake.pipelines.orchestration.requests import settings_of
 from statelake.pipelines.orchestration.settings import CompatibilitySettings
+from statelake.pipelines.requests.checkpoints import DropRecords
 from statelake.pipelines.requests.checks import CheckCompatibility
 from statelake.pipelines.requests.edit import Edit
 from statelake.pipelines.requests.erase import Erase, EraseFromLake
@@ -108,6 +109,18 @@ def test_an_option_of_each_kind_is_in_the_command() -> None:
     refused = CliRunner().invoke(sort, ["--dry-run"])
     assert refused.exit_code == 2
     assert "--dry-run is for --state" in refused.output
+
+
+@click.command()
+@request_options(DropRecords)
+def dropping(request: DropRecords) -> None:
+    """Take an option that has no default."""
+
+
+def test_what_has_no_default_must_be_given() -> None:
+    """To leave it out is an error of usage, not one of whoever needs it later."""
+    refused = CliRunner().invoke(dropping, [])
+    assert (refused.exit_code, "Missing option '--keep'" in refused.output) == (2, True)
 
 
 def test_a_method_takes_the_fields_of_its_request() -> None:
