@@ -158,6 +158,9 @@ def configured_option(
     )  # fmt: skip
 
 
+yes_option = click.option(
+    "--yes", is_flag=True, help="Execute the plan, which is otherwise only shown."
+)
 lake_option = configured_option("lake", "The lake: a directory or URI.", required=True)
 job_option = configured_option("job", "The job's name in the lake.", required=True)
 

@@ -12,18 +12,21 @@ if TYPE_CHECKING:
     from statelake.state_core.runtime.declarations import JobDeclaration
 
 
+AGAINST = "A file with the new types of states, or a savepoint of the new job."
+
+
 class Restoring(Request):
     """What the job that restores a snapshot may lack."""
 
-    allow_non_restored_state: bool = option("The job may lack an operator.", default=False)
+    allow_non_restored_state: bool = option(
+        "The job may lack an operator, whose state is lost.", default=False
+    )
 
 
 class CheckCompatibility(Restoring):
     """The states of a snapshot, compared with the types of the job that restores it."""
 
-    against: str = option(
-        "A file with the new types of states, or a savepoint of the new job.", kw_only=False
-    )
+    against: str = option(AGAINST, kw_only=False)
     operator: Sequence[str] = option(
         "Only this operator, by uid or id; may be repeated.", default=()
     )

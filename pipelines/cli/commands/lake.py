@@ -25,6 +25,7 @@ from statelake.pipelines.cli.options import (
     refuse_all,
     request_options,
     snapshot_option,
+    yes_option,
 )
 from statelake.pipelines.requests.imports import Import
 
@@ -147,7 +148,7 @@ def snapshots(lake: str, job: str | None, as_json_: bool) -> None:
 @job_option
 @snapshot_option("--snapshot", "snapshot_ids", multiple=True, help="The whole id of a snapshot.")
 @click.option("--keep", type=click.IntRange(min=0), help="Delete all but the newest N.")
-@click.option("--yes", is_flag=True, help="Execute the plan, which is otherwise only shown.")
+@yes_option
 @json_option
 def drop(
     lake: str,

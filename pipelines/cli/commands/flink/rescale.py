@@ -8,7 +8,6 @@ import click
 
 from statelake.pipelines.cli.commands.flink.connecting import (
     connected,
-    flink_job_options,
     flink_option,
     program_options,
     status_line,
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 @click.command()
 @flink_option
-@flink_job_options
 @lake_option
 @job_option
 @program_options
@@ -51,7 +49,6 @@ if TYPE_CHECKING:
 @json_option
 def rescale(
     flink: str,
-    flink_job: str,
     lake: str,
     job: str,
     program: JarRun,
@@ -81,13 +78,13 @@ def rescale(
 
     \b
     Examples:
-      statelake flink rescale --flink http://jm:8081 --job-name orders --lake lake --job orders \\
+      statelake flink rescale --flink http://jm:8081 --flink-job orders --lake lake --job orders \\
           --jar orders.jar --parallelism 12 --max-parallelism 1024 \\
           --savepoints s3://bucket/sp --exports /mnt/bucket/sp --path-map s3://bucket=/mnt/bucket
-      statelake flink rescale --flink http://jm:8081 --job-name orders --lake lake --job orders \\
+      statelake flink rescale --flink http://jm:8081 --flink-job orders --lake lake --job orders \\
           --jar orders-2.jar --old-jar orders-1.jar --migrate types.yaml \\
           --savepoints file:///sp --exports /sp --dry-run
-      statelake flink rescale --flink http://jm:8081 --job-name shop --lake lake --job shop \\
+      statelake flink rescale --flink http://jm:8081 --flink-job shop --lake lake --job shop \\
           --jar run-plan.jar --arg new.json --old-arg old.json --exports /sp \\
           --old-plan old.json --new-plan new.json --accept partly
     """
@@ -113,7 +110,7 @@ def rescale(
             old_arguments or program.arguments,
         )
         words = {
-            "cluster": cluster, "flink_job": flink_job, "program": program, "old": old,
+            "cluster": cluster, "program": program, "old": old,
             "old_plan": "" if plans is None else plans.old,
             "new_plan": "" if plans is None else plans.new, "no_uids": no_uids,
         }  # fmt: skip
