@@ -11,7 +11,6 @@ interprets are left out.
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import sys
@@ -326,7 +325,7 @@ def _declared(option: Option) -> Callable[[Any], Any]:
     kind: Any = str if option.parse is not None or option.paired else option.kind
     if option.choices:
         kind = click.Choice(option.choices)
-    elif option.least is not None or option.most is not None:
+    elif option.parse is None and (option.least, option.most) != (None, None):
         kind = (click.IntRange if kind is int else click.FloatRange)(option.least, option.most)
     return click.option(
         option.flag, option.name, type=kind, multiple=option.many, required=option.required,
@@ -337,18 +336,6 @@ def _declared(option: Option) -> Callable[[Any], Any]:
         shell_complete=_complete_snapshots if option.names == "snapshot" else None,
         **{} if option.required else {"default": option.default},  # None would be one, too
     )  # fmt: skip
-
-
-def _finite(_: click.Context, option: click.Parameter, seconds: float) -> float:
-    if not math.isfinite(seconds):
-        raise click.BadParameter("a number of seconds is wanted", param=option)
-    return seconds
-
-
-FLINK_TIMEOUT = click.option(
-    "--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True,
-    callback=_finite, help="The seconds that Flink has to compile SQL, or to start a job.",
-)  # fmt: skip
 
 
 reading_options = request_options(Reading, "reading")

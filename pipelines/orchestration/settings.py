@@ -179,7 +179,7 @@ class ChangedQuerySettings(dg.Resolvable, dg.Model):
     def plans(self) -> SqlPlans:
         """Return both plans, of which scripts are compiled at their first use."""
         words = {each.name: getattr(self, each.name) for each in options_of(NamedPlans)}
-        return SqlPlans.named(NamedPlans(**words)).within(self.timeout)
+        return SqlPlans.named(NamedPlans(**words))
 
     def arguments(self, plans: SqlPlans, accept: Sequence[str] = ()) -> dict[str, Any]:
         """Return the arguments of `LakeSnapshot.sql_upgrade`, which accepts these words, too."""

@@ -36,4 +36,5 @@ def _type(option: Option) -> Any:
         kind = list[kind] | kind  # as everywhere, a list may be one text
     elif option.default is None and not option.required:
         kind = kind | None
-    return Annotated[kind, Field(description=option.help, ge=option.least, le=option.most)]
+    least, most = (None, None) if option.parse else (option.least, option.most)
+    return Annotated[kind, Field(description=option.help, ge=least, le=most)]

@@ -22,12 +22,14 @@ from statelake.pipelines.cli.options import (
     engine_option,
     job_option,
     lake_option,
+    option_of,
     refuse_all,
     request_options,
     snapshot_option,
     yes_option,
 )
 from statelake.pipelines.requests.imports import Import
+from statelake.pipelines.requests.shared import Noted
 
 if TYPE_CHECKING:
     from statelake.pipelines.lake.tables.records import SnapshotRecord
@@ -85,7 +87,7 @@ def import_command(
 @job_option
 @click.option("--snapshot", "snapshot_id", required=True, help="The name of the new snapshot.")
 @snapshot_option("--parent", required=True, help="The whole id of the snapshot that was edited.")
-@click.option("--note", default="", help="Why; kept with the snapshot.")
+@option_of(Noted, "note")
 @engine_option
 @plugins_option
 @json_option

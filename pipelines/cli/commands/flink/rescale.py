@@ -20,10 +20,12 @@ from statelake.pipelines.cli.options import (
     engine_option,
     job_option,
     lake_option,
+    option_of,
     request_options,
 )
 from statelake.pipelines.live.jars import JarRun
 from statelake.pipelines.live.requests import Rescale
+from statelake.pipelines.requests.shared import Tried
 
 if TYPE_CHECKING:
     from statelake.pipelines.lake.change.sql_upgrading import NoUids
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 @click.option("--old-arg", "old_arguments", multiple=True, help="By default the same.")
 @optional_plan_options
 @request_options(Rescale)
-@click.option("--dry-run", is_flag=True, help="Only show the plan.")
+@option_of(Tried, "dry_run")
 @click.option("--roll-back", is_flag=True, help="Undo an earlier call that was killed.")
 @click.option("--take-over", is_flag=True, help="An earlier call on another machine has ended.")
 @engine_option
