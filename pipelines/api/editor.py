@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Self
 
+from statelake.pipelines.requests.edit import EditSnapshot, SaveEdit
+from statelake.pipelines.requests.request import asks
 from statelake.state_core.errors import DeclarationError
 from statelake.state_core.printable import printable
 
 if TYPE_CHECKING:
     from statelake.pipelines.api.snapshots import LakeSnapshot
     from statelake.pipelines.lake.edit.edit_results import EditResult
-    from statelake.pipelines.requests.edit import EditSnapshot
 
 
 class SnapshotEditor:
@@ -148,17 +149,14 @@ class SnapshotEditor:
         self.changes = replace(self.changes, at=time)
         return self
 
-    def save(self, *, note: str = "", dry_run: bool = False) -> EditResult:
+    @asks(SaveEdit)
+    def save(self, request: SaveEdit) -> EditResult:
         """Make the new snapshot; the old one stays.
-
-        Args:
-            note: The reason, which is kept with the snapshot.
-            dry_run: Whether to return the changes without making them.
 
         Raises:
             NoMatchError: No row is purged or has expired, and nothing else would change.
         """
         from statelake.pipelines.lake.edit.editing import edit_snapshot
 
-        child = self.parent.job.child(self.parent.name, self.name, note=note, dry_run=dry_run)
+        child = self.parent.job.child(self.parent.name, self.name, **vars(request))
         return edit_snapshot(child, self.changes)

@@ -22,6 +22,7 @@ from statelake.pipelines.requests.changes import (
     UpgradeSqlSavepoint,
     Upgrading,
 )
+from statelake.pipelines.requests.checks import CheckLegalityOfSavepoint
 from statelake.pipelines.requests.reading import (
     Comparison,
     DiffSavepoints,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from statelake.pipelines.sql_jobs.sql_upgrades import SqlUpgrade
     from statelake.state_core.formats.layout.state_types import StateTypes, TypeDifferences
     from statelake.state_core.formats.rewriting.recompression import Recompression
-    from statelake.state_core.runtime.declarations import JobDeclaration
     from statelake.state_core.runtime.declarations.findings import JobFindings
 
 Made = TypeVar("Made", "UpgradeOutcome", "SqlUpgrade")
@@ -109,28 +109,18 @@ def report(request: SavepointPage) -> ReportResult:
     return write_report(gather, request.to, overwrite=request.overwrite)
 
 
-def check_legality(
-    declared: JobDeclaration | str,
-    savepoint: str | os.PathLike[str] | None = None,
-    *,
-    allow_non_restored_state: bool = False,
-) -> JobFindings:
-    """Return all that is wrong with a declared job, also with its restore from a savepoint.
-
-    Args:
-        declared: A declaration, or where one is: `MODULE:JOB`, `FILE.py:JOB`, a JSON file.
-        savepoint: The savepoint to be restored; `LakeSnapshot.check_legality` is for one in a lake.
-        allow_non_restored_state: Whether an operator of the savepoint may be gone.
-    """
+@takes(CheckLegalityOfSavepoint)
+def check_legality(request: CheckLegalityOfSavepoint) -> JobFindings:
+    """Return all that is wrong with a declared job, also with its restore from a savepoint."""
     from statelake.pipelines.lake.verify.legality import check_declared, load_job
     from statelake.state_core.formats import open_snapshot
     from statelake.state_core.runtime.legality.stored_states import held_operators
 
-    job, stored = load_job(declared) if isinstance(declared, str) else declared, None
-    if savepoint is not None:
+    job, stored = load_job(request.declared), None
+    if request.savepoint is not None:
         uids = [operator.uid for operator in job.operators]
-        stored = held_operators(open_snapshot(savepoint, uids=uids))
-    return check_declared(job, stored, allow_missing=allow_non_restored_state)
+        stored = held_operators(open_snapshot(request.savepoint, uids=uids))
+    return check_declared(job, stored, allow_missing=request.allow_non_restored_state)
 
 
 @takes(DiffSavepoints)

@@ -13,6 +13,7 @@ from statelake.pipelines.lake.catalog.snapshot_names import SnapshotId
 from statelake.pipelines.lake.tables.records import HoldRecord, OperatorRecord, SnapshotRecord
 from statelake.pipelines.live.requests import Canary
 from statelake.pipelines.requests.changes import CheckSql, Migrate, Upgrade, UpgradeSql
+from statelake.pipelines.requests.checks import CheckCompatibility, CheckLegality
 from statelake.pipelines.requests.edit import EditSnapshot
 from statelake.pipelines.requests.erase import Erase
 from statelake.pipelines.requests.reading import Diff, OfKey, Page, Selection
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from statelake.state_core.formats.layout.state_types import StateTypes
     from statelake.state_core.model.channels import Channel
     from statelake.state_core.model.finding import SearchResult
-    from statelake.state_core.runtime.declarations import JobDeclaration
     from statelake.state_core.runtime.declarations.findings import JobFindings
     from statelake.state_core.serializers.framework.base import TypeSerializer
 
@@ -278,18 +278,15 @@ class LakeSnapshot(Snapshot):
             faults += [fault for fault in counted if fault not in faults]
         return faults
 
-    def check_compatibility(
-        self, against: str, *, allow_non_restored_state: bool = False
-    ) -> Verdicts:
-        """Return for every state whether a new job could use it.
-
-        Args:
-            against: A file that says what states become, or a savepoint of the new job.
-            allow_non_restored_state: Whether an operator may be gone.
-        """
+    @asks(CheckCompatibility)
+    def check_compatibility(self, request: CheckCompatibility) -> Verdicts:
+        """Return for every state whether a new job could use it."""
         from statelake.pipelines.lake.verify.compatibility import check_against
 
-        return check_against(self.record, against, allow_missing=allow_non_restored_state)
+        return check_against(
+            self.record, request.against, request.operator,
+            allow_missing=request.allow_non_restored_state,
+        )  # fmt: skip
 
     def types(self, operator: str | Sequence[str] = ()) -> StateTypes:
         """Return the types of its states as text, as `Snapshot.types` does."""
@@ -299,24 +296,17 @@ class LakeSnapshot(Snapshot):
         wanted = [operator] if isinstance(operator, str) else operator
         return types_of(schemas_of_record(self.record), wanted)
 
-    def check_legality(
-        self, declared: JobDeclaration | str, *, allow_non_restored_state: bool = False
-    ) -> JobFindings:
-        """Return all that is wrong with a declared job that is to restore it.
-
-        Args:
-            declared: A declaration, or where one is: `MODULE:JOB`, `FILE.py:JOB`, a JSON file.
-            allow_non_restored_state: Whether an operator of the snapshot may be gone.
-        """
+    @asks(CheckLegality)
+    def check_legality(self, request: CheckLegality) -> JobFindings:
+        """Return all that is wrong with a declared job that is to restore it."""
         from statelake.pipelines.lake.verify.legality import (
             check_declared,
             held_of_record,
             load_job,
         )
 
-        job = load_job(declared) if isinstance(declared, str) else declared
-        stored = held_of_record(self.record)
-        return check_declared(job, stored, allow_missing=allow_non_restored_state)
+        job, stored = load_job(request.declared), held_of_record(self.record)
+        return check_declared(job, stored, allow_missing=request.allow_non_restored_state)
 
     def sources(self) -> list[SourceState]:
         """Return where its sources go on: offsets, positions, splits."""

@@ -11,7 +11,6 @@ interprets are left out.
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import sys
@@ -158,6 +157,9 @@ def configured_option(
     )  # fmt: skip
 
 
+yes_option = click.option(
+    "--yes", is_flag=True, help="Execute the plan, which is otherwise only shown."
+)
 lake_option = configured_option("lake", "The lake: a directory or URI.", required=True)
 job_option = configured_option("job", "The job's name in the lake.", required=True)
 
@@ -323,28 +325,17 @@ def _declared(option: Option) -> Callable[[Any], Any]:
     kind: Any = str if option.parse is not None or option.paired else option.kind
     if option.choices:
         kind = click.Choice(option.choices)
-    elif option.least is not None or option.most is not None:
+    elif option.parse is None and (option.least, option.most) != (None, None):
         kind = (click.IntRange if kind is int else click.FloatRange)(option.least, option.most)
     return click.option(
         option.flag, option.name, type=kind, multiple=option.many, required=option.required,
         nargs=2 if option.paired else 1,
-        metavar=option.placeholder or None, default=option.default, help=option.help,
+        metavar=option.placeholder or None, help=option.help,
         show_default=option.default not in (None, (), ""),
         envvar=option.variable or None, show_envvar=bool(option.variable),
         shell_complete=_complete_snapshots if option.names == "snapshot" else None,
+        **{} if option.required else {"default": option.default},  # None would be one, too
     )  # fmt: skip
-
-
-def _finite(_: click.Context, option: click.Parameter, seconds: float) -> float:
-    if not math.isfinite(seconds):
-        raise click.BadParameter("a number of seconds is wanted", param=option)
-    return seconds
-
-
-FLINK_TIMEOUT = click.option(
-    "--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True,
-    callback=_finite, help="The seconds that Flink has to compile SQL, or to start a job.",
-)  # fmt: skip
 
 
 reading_options = request_options(Reading, "reading")

@@ -730,7 +730,7 @@ def refuse_planned(directory: Directory, files: AbstractSet[str]) -> None:
                     " needed",
                     place=above.full(JOURNAL),
                     remedy="run the copy again when that is done; if it was killed, run `orphans"
-                    " --delete` there again, which keeps what the copy needs",
+                    " --yes` there again, which keeps what the copy needs",
                 )
         try:
             last, above = above, above.child("..")

@@ -266,7 +266,7 @@ def _refuse_another(plan: RescalePlan, journal: Journal) -> None:
     raise ConflictError(
         f"a rescale of job {journal.flink_job} to parallelism {begun[0] or 'as it was'} and max"
         f" parallelism {begun[1] or 'as it was'} is not finished",
-        remedy="repeat the call with the same --job-id and parallelism to continue it, or with "
+        remedy="repeat the call with the same --flink-job and parallelism to continue it, or with "
         "--roll-back as well",
     )
 

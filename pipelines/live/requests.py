@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
 from statelake.pipelines.requests.changes import Matching, no_uids_field
+from statelake.pipelines.requests.checks import AGAINST
 from statelake.pipelines.requests.request import Request, given, option
 from statelake.pipelines.requests.shared import (
     Sharing,
@@ -40,7 +41,7 @@ class FindOrphans(Request):
         "Only files of that age; by default 7d.", "DURATION", default=None, parse=parse_age
     )
     path_map: Sequence[str] = path_map_option()
-    delete: bool = option("Delete the files, with --yes.", default=False)
+    delete: bool = given("Delete the files.", default=False)
 
 
 class Drill(Request):
@@ -72,7 +73,7 @@ class Canary(Sharing):
         "DIR", default="", kw_only=False,
     )  # fmt: skip
     path_map: Sequence[str] = path_map_option()
-    against: str = option("As for `check compatibility`: a file, or a savepoint.", default="")
+    against: str = option(AGAINST, default="")
     timeout: float = timeout_option("5min", RUNS)
     report: Callable[[str], None] | None = given("Called with the awaited event.", default=None)
 
@@ -81,7 +82,7 @@ class Rescale(Matching):
     """A rescale, migration or upgrade of a job that runs."""
 
     cluster: FlinkCluster = given("The cluster.", kw_only=False)
-    flink_job: str = given("The job there: its id or its name.", kw_only=False)
+    flink_job: str = option("The job on the cluster: its id or its name.", kw_only=False)
     program: JarRun = given("The program to run afterwards.", kw_only=False)
     old: JarRun | None = given(
         "The program that runs now, to be run again if the new one fails; by default the same.",
@@ -110,7 +111,7 @@ class Rescale(Matching):
     uids: Sequence[str] = option(
         "An operator uid of the SQL job (Flink < 2.0).", default=(), flag="--uid"
     )
-    against: str = option("As for `check compatibility`: a file, or a savepoint.", default="")
+    against: str = option(AGAINST, default="")
     declared: str = option("As for `check legality`.", "MODULE:JOB", default="")
     format: Literal["canonical", "native"] = option(
         "Native is quicker where there is much state; both are imported.", default="canonical"

@@ -27,19 +27,23 @@ from statelake.pipelines.orchestration.metadata import (
     sql_upgrade_metadata,
 )
 from statelake.pipelines.orchestration.progress import LoggedProgress
+from statelake.pipelines.orchestration.requests import words_of
 from statelake.pipelines.orchestration.resources import Locations
 from statelake.pipelines.orchestration.settings import (
     CanarySettings,
     ChangedQuerySettings,
     CheckpointSettings,
+    CompatibilitySettings,
     DrillSettings,
     FlinkSettings,
     GrowthSettings,
+    LegalitySettings,
     ScrubSettings,
     SkewSettings,
     StalenessSettings,
 )
 from statelake.pipelines.orchestration.state_job import StateJob
+from statelake.pipelines.requests.checks import CheckCompatibility, CheckLegality
 from statelake.pipelines.shown import bytes_text, parse_duration
 from statelake.state_core.errors import DeclarationError, StateError
 from statelake.state_core.formats import open_snapshot
@@ -55,18 +59,17 @@ def job_checks(job: StateJob) -> list[dg.AssetChecksDefinition]:
     """Return all checks of a job's snapshots."""
     limits = job.settings.checks
     checks = [_check(job, "integrity", integrity, blocking=True)]
-    if limits.compatibility is not None:
-        checks.append(_check(job, "compatibility", compatibility, limits.compatibility.severity))
-    if limits.legality is not None:
-        checks.append(_check(job, "legality", legality, limits.legality.severity, blocking=True))
     for name, of_limits, judge in (
+        ("compatibility", limits.compatibility, compatibility),
+        ("legality", limits.legality, legality),
         ("growth", limits.growth, growth),
         ("skew", limits.skew, skew),
         ("staleness", limits.staleness, staleness),
     ):
         if of_limits is not None:
             bound = _bound(judge, of_limits)
-            checks.append(_check(job, name, bound, of_limits.severity))
+            blocking = name == "legality"
+            checks.append(_check(job, name, bound, of_limits.severity, blocking=blocking))
     flink = job.settings.flink
     if flink is not None and flink.canary is not None:
         checks.append(_restorable(job, flink, flink.canary))
@@ -316,24 +319,28 @@ def integrity(locations: Locations, snapshot_id: str) -> Judgement:
     }
 
 
-def compatibility(locations: Locations, snapshot_id: str) -> Judgement:
+def compatibility(
+    locations: Locations, snapshot_id: str, settings: CompatibilitySettings
+) -> Judgement:
     """The job that will restore it can use every state: unchanged, or migrated by Flink."""
     against = locations.against_location
     if not against:
         return _with_nothing("against", "a savepoint of the new job, or a file of types")
-    verdicts = locations.open_snapshot(snapshot_id).check_compatibility(against)
+    words = words_of(settings, CheckCompatibility)
+    verdicts = locations.open_snapshot(snapshot_id).check_compatibility(against, **words)
     return not verdicts.faults, {
         "compared with": public_location(against),
         "verdicts": printed_table(verdicts.table("")),
     }
 
 
-def legality(locations: Locations, snapshot_id: str) -> Judgement:
+def legality(locations: Locations, snapshot_id: str, settings: LegalitySettings) -> Judgement:
     """The job that will restore it declares legal states, which include those of the snapshot."""
     named = locations.declared_job
     if not named:
         return _with_nothing("declared", "MODULE:JOB of the job that is to restore it")
-    findings = locations.open_snapshot(snapshot_id).check_legality(named)
+    words = words_of(settings, CheckLegality)
+    findings = locations.open_snapshot(snapshot_id).check_legality(named, **words)
     return not findings.faults, {
         "compared with": named,
         "findings": printed_table(findings.table),

@@ -10,6 +10,8 @@ from pydantic import ConfigDict, Field, model_validator
 
 from statelake.pipelines.lake.catalog.retention import Policy
 from statelake.pipelines.lake.share.sampling import parse_share
+from statelake.pipelines.orchestration.requests import model_of
+from statelake.pipelines.requests.checks import CheckCompatibility, CheckLegality
 from statelake.pipelines.requests.request import options_of
 from statelake.pipelines.shown import parse_duration
 from statelake.pipelines.sql_jobs.requests import NamedPlans
@@ -24,6 +26,14 @@ class CheckSeverity(dg.Resolvable, dg.Model):
     """
 
     severity: Literal["ERROR", "WARN"] = "ERROR"
+
+
+class CompatibilitySettings(CheckSeverity, model_of(CheckCompatibility, "against")):  # type: ignore[misc]  # made of a request
+    """The options of `statelake check compatibility`, and the severity."""
+
+
+class LegalitySettings(CheckSeverity, model_of(CheckLegality)):  # type: ignore[misc]  # likewise
+    """The options of `statelake check legality`, and the severity."""
 
 
 class GrowthSettings(dg.Resolvable, dg.Model):
@@ -85,8 +95,8 @@ class CheckSettings(dg.Resolvable, dg.Model):
         staleness: The age of the newest snapshot.
     """
 
-    legality: CheckSeverity | None = CheckSeverity()
-    compatibility: CheckSeverity | None = CheckSeverity()
+    legality: LegalitySettings | None = LegalitySettings()
+    compatibility: CompatibilitySettings | None = CompatibilitySettings()
     growth: GrowthSettings | None = GrowthSettings()
     skew: SkewSettings | None = SkewSettings()
     staleness: StalenessSettings | None = StalenessSettings()
@@ -169,7 +179,7 @@ class ChangedQuerySettings(dg.Resolvable, dg.Model):
     def plans(self) -> SqlPlans:
         """Return both plans, of which scripts are compiled at their first use."""
         words = {each.name: getattr(self, each.name) for each in options_of(NamedPlans)}
-        return SqlPlans.named(NamedPlans(**words)).within(self.timeout)
+        return SqlPlans.named(NamedPlans(**words))
 
     def arguments(self, plans: SqlPlans, accept: Sequence[str] = ()) -> dict[str, Any]:
         """Return the arguments of `LakeSnapshot.sql_upgrade`, which accepts these words, too."""

@@ -13,6 +13,8 @@
 `checkpoints`  logs of the checkpoints of running tasks
 `imports`      imports of savepoints and checkpoints
 `runs`         runs of jobs of process functions
+`checks`       checks before a deploy
+`arguments`    requests as arguments of tools, and as settings of Dagster
 =============  =====================================================================
 
 From a struct's fields follow the options of its command, the keywords of its method and their

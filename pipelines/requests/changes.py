@@ -13,6 +13,7 @@ from statelake.pipelines.requests.shared import (
     NewSavepoint,
     Noted,
     Savepoint,
+    Tried,
     suffix_option,
 )
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 WORDS = ("add_field", "default", "rename_field", "drop_field", "change", "expression")
 
 
-class Migrate(Request):
+class Migrate(Noted, Tried):
     """States with new types, as one new snapshot."""
 
     state: Sequence[str] = option(
@@ -60,12 +61,8 @@ class Migrate(Request):
         " a field of the values.",
         "now|taken_at|FIELD", default="now",
     )  # fmt: skip
-    suffix: str = option("Appended to the id.", default="-migrated")
-    dry_run: bool = option(
-        "Only report whether it would work, and what it would do.", default=False
-    )
+    suffix: str = suffix_option("-migrated")
     inexact: bool = option(INEXACT, default=False, more=True)
-    note: str = option("Kept with the new snapshot.", default="")
 
     @property
     def has_words(self) -> bool:
@@ -109,17 +106,16 @@ class Upgrading(Request):
     partly: bool = option("Leave states that can't be upgraded as they are.", default=False)
 
 
-class Upgrade(Noted, Upgrading):
+class Upgrade(Noted, Tried, Upgrading):
     """A snapshot for Flink 2, beside that of Flink 1."""
 
     suffix: str = suffix_option("-flink-2")
-    dry_run: bool = option("Show the plan, and change nothing.", default=False)
 
 
 class UpgradeSavepoint(Upgrading, NewSavepoint):
     """A savepoint for Flink 2."""
 
-    to: str | os.PathLike[str] | None = option(TARGET, default=None, kw_only=False)
+    to: str | os.PathLike[str] | None = option(TARGET, "DIRECTORY", default=None, kw_only=False)
 
 
 def no_uids_field() -> Any:
@@ -173,10 +169,8 @@ class Accepting(Accepted, Matching):
     inexact: bool = option(INEXACT, default=False, more=True)
 
 
-class GoingOn(Noted, AcceptMore, Accepting):
+class GoingOn(Noted, Tried, AcceptMore, Accepting):
     """A snapshot from which the job of a changed query goes on."""
-
-    dry_run: bool = option("Show the verdict, and change nothing.", default=False)
 
 
 class CheckSql(Matching, Plans):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from statelake.pipelines.requests.request import Request, option
+from statelake.pipelines.requests.shared import Tried
 
 
 class ShowRecord(Request):
@@ -46,7 +47,7 @@ class DropRecords(OfBlobs):
     )
 
 
-class MigrateLog(OfTasks):
+class MigrateLog(Tried, OfTasks):
     """Records of version 2 for tasks that have their last one in version 1."""
 
     changelogs: Sequence[str] = option(
@@ -54,4 +55,3 @@ class MigrateLog(OfTasks):
         default=(), kw_only=False, flag="--changelog",
     )  # fmt: skip
     rollback: bool = option("From version 2 to version 1.", default=False)
-    dry_run: bool = option("Only show what would be done.", default=False)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from statelake.pipelines.requests.request import Request, given, option, refuse
-from statelake.pipelines.requests.shared import INEXACT, parse_age, time_option
+from statelake.pipelines.requests.shared import INEXACT, Noted, Tried, parse_age, time_option
 
 # options of other changes, which are not changes themselves
 WITH_OTHERS = frozenset(("bootstrap_servers", "stream_arn", "at", "inexact"))
@@ -75,6 +75,10 @@ class Edit(Request):
             refuse("--offsets-from-timestamp and --bootstrap-servers go together")
         if self.stream_arn and not self.move_positions:
             refuse("--stream-arn goes with --move-positions")
+
+
+class SaveEdit(Noted, Tried):
+    """The new snapshot of an edit."""
 
 
 class EditSnapshot(Edit):

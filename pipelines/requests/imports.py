@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 
 from statelake.pipelines.requests.request import given, option
-from statelake.pipelines.requests.shared import Savepoint, TypedReading, parse_time
+from statelake.pipelines.requests.shared import Noted, Savepoint, TypedReading, parse_time
 
 
-class Import(TypedReading):
+class Import(Noted, TypedReading):
     """A savepoint or checkpoint as the next snapshot of a job."""
 
-    note: str = option("Kept with the snapshot.", default="")
     taken: datetime | None = option(
         "When the job took it; by default the time of its `_metadata`.", "TIME", default=None,
         parse=parse_time,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 LEAST_QUERY_MEMORY = 16 << 20  # bytes
 _SIZE = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) ?([KMGT])iB", re.ASCII)
 INEXACT = "Go by what columns show of values that they don't hold in full; otherwise refused."
-TARGET = "The new savepoint's directory, which must not exist; with None only the plan is returned."
+TARGET = "The new savepoint's directory, which must not exist; without it there is only the plan."
 
 
 def parse_time(text: str) -> datetime:
@@ -92,9 +92,11 @@ def max_parallelism_option(default: str) -> Any:
     return option(default, default=None, least=1, most=1 << 15)
 
 
-def timeout_option(default: str, what: str) -> Any:
+def timeout_option(default: str, what: str, *, least: float | None = None) -> Any:
     """Return the field of a time until something must be over."""
-    return option(f"{what}.", "DURATION", default=default, parse=_seconds, unit="seconds")
+    return option(
+        f"{what}.", "DURATION", default=default, parse=_seconds, unit="seconds", least=least
+    )
 
 
 def suffix_option(default: str) -> Any:
@@ -105,7 +107,13 @@ def suffix_option(default: str) -> Any:
 class Noted(Request):
     """A new snapshot of a lake, and why it was made."""
 
-    note: str = option("Kept with the new snapshot of a lake.", default="")
+    note: str = option("Why; kept with the new snapshot of a lake.", default="")
+
+
+class Tried(Request):
+    """A change that may only be looked at."""
+
+    dry_run: bool = option("Only show what would be done.", default=False)
 
 
 class External(Request):
@@ -166,19 +174,24 @@ class NewSavepoint(Savepoint):
     to: str | os.PathLike[str] | None = option(TARGET, kw_only=False)
 
 
-class Sharing(Request):
-    """A sample of the keys, and the masks of keys and values."""
+class Masking(Request):
+    """The masks of keys and values."""
 
-    sample: float | None = option(
-        "A share of the keys: 1%; all by default.", "SHARE", default=None, parse=_share
-    )
-    seed: int = option("Another seed samples other keys.", default=0, more=True)
     mask: str | os.PathLike[str] | Mask | None = option(
         "A YAML file with the rules for masking.", "FILE", default=None
     )
     leave_out_opaque: bool = option(
         "Leave out what can't be sampled or masked.", default=False, more=True
     )
+
+
+class Sharing(Masking):
+    """A sample of the keys, and the masks of keys and values."""
+
+    sample: float | None = option(
+        "A share of the keys: 1%; all by default.", "SHARE", default=None, parse=_share
+    )
+    seed: int = option("Another seed samples other keys.", default=0, more=True)
     inexact: bool = option(INEXACT, default=False, more=True)
 
     def check_fields(self) -> None:

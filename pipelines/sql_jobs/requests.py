@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 from statelake.pipelines.requests.request import Request, given, option
+from statelake.pipelines.requests.shared import timeout_option
 
 
 class FlinkOfSql(Request):
@@ -19,6 +20,9 @@ class FlinkOfSql(Request):
     )
     classpath: Sequence[str] = option(
         "A JAR, or a directory of them, with the SQL's functions and connectors.", "JAR", default=()
+    )
+    timeout: float = timeout_option(
+        "1min", "How long Flink may take to compile SQL, or to start a job", least=1
     )
 
 
@@ -35,7 +39,6 @@ class CompileSql(FlinkOfSql):
         " options of the tables.",
         default=None, kw_only=False,
     )  # fmt: skip
-    timeout: float = given("The seconds that Flink has.", default=60.0)
 
 
 class SqlTypes(CompileSql):

@@ -180,7 +180,7 @@ class SqlPlans:
         if flink_home and request.flink_version:
             raise EncodeError("--flink-home has its version: give one of both")
         new = SqlScript(new_sql or "", flink_home or None, request.flink_version,
-                        request.classpath, keep=keep_plan or None)  # fmt: skip
+                        request.classpath, request.timeout, keep_plan or None)  # fmt: skip
         old = replace(new, sql=old_sql or "", keep=None)
         old_flink = request.old_flink
         if old_flink:
@@ -231,8 +231,7 @@ def compile_sql(request: CompileSql) -> Plan:
         DeclarationError: It is no script of SQL.
         FlinkJobError: Flink does not compile it.
     """
-    script = SqlScript(**request.words(FlinkOfSql), sql=request.sql, keep=request.to,
-                       timeout=request.timeout)  # fmt: skip
+    script = SqlScript(**request.words(FlinkOfSql), sql=request.sql, keep=request.to)
     plan = script.plan
     script.keep_plan()
     return plan

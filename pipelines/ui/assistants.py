@@ -1,7 +1,8 @@
 """The tools for assistants, by the Model Context Protocol: `statelake mcp`.
 
-Each tool answers with JSON as the command of its name prints it, and none writes. Without values,
-the tools that show keys and values are not there, and the others leave them out.
+Each tool answers with JSON as the command of its name prints it, takes options of its request, and
+writes nothing. Without values, the tools that show keys and values are not there, and the others
+leave them out.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial, wraps
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any
 
 from mcp.server.mcpserver import Context, MCPServer
@@ -19,19 +20,16 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 
 from statelake.pipelines.keys import printed_rows, weights_json
+from statelake.pipelines.requests.arguments import arguments_of
+from statelake.pipelines.requests.checks import CheckCompatibility
+from statelake.pipelines.requests.reading import Comparison, GrowthOfJob, HeavyKeys, Selection
+from statelake.pipelines.requests.request import Request
 from statelake.pipelines.shown import json_text, plain
 from statelake.pipelines.ui.audit import Audit
 from statelake.pipelines.ui.options import Options
 from statelake.pipelines.ui.process import leave_at_signals, opened
 from statelake.pipelines.ui.query_pool import BusyError, QueryPool
-from statelake.pipelines.ui.views import (
-    HEAVIEST,
-    KEY_ROWS,
-    UNSAID,
-    Name,
-    Source,
-    without_values,
-)
+from statelake.pipelines.ui.views import KEY_ROWS, UNSAID, Name, Source, without_values
 from statelake.state_core.errors import NotFoundError, StateError, did_you_mean
 
 LONGEST = 200_000  # characters of an answer
@@ -66,6 +64,32 @@ class _AssistantServer(MCPServer[Any]):
                 message = f"{name} has no argument {unknown[0]!r}; it has: {', '.join(known)}{near}"
                 raise ToolError(message)
         return await super().call_tool(name, arguments, context)
+
+
+def offers(
+    request: type[Request], *without: str
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator of a tool: its last parameter, `**words`, stands for a request's options.
+
+    Args:
+        request: The request.
+        without: The options that the tool does not have.
+    """
+    options = [
+        Parameter(
+            name, Parameter.KEYWORD_ONLY, annotation=kind,
+            default=Parameter.empty if default is ... else default,
+        )
+        for name, (kind, default) in arguments_of(request, *without).items()
+    ]  # fmt: skip
+
+    def offering(tool: Callable[..., Any]) -> Callable[..., Any]:
+        own = signature(tool, eval_str=True)
+        parameters = [*list(own.parameters.values())[:-1], *options]
+        tool.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return tool
+
+    return offering
 
 
 class Shown(Enum):
@@ -150,12 +174,13 @@ class Tools:
             for each in self.source.listed()
         ]  # fmt: skip
 
-    def inspect(self, snapshot: str, job: str = "", operator: str = "") -> Any:
+    @offers(Selection, "state")
+    def inspect(self, snapshot: str, job: str = "", **words: Any) -> Any:
         """Show what a snapshot holds: operators, states, types, entries, bytes, skew."""
-        contents = self.source.held(Name(job, snapshot))
+        contents, operator = self.source.held(Name(job, snapshot)), words["operator"]
         operators = []
         for each in contents.operators:
-            if operator in ("", each.label, each.operator_id):
+            if operator in (None, each.label, each.operator_id):
                 shown = each.to_json(0)
                 del shown["checkpoint-id"]
                 for state in shown["keyed_states"]:
@@ -169,15 +194,16 @@ class Tools:
             )
         return {"facts": dict(contents.facts), "operators": operators}
 
-    def types(self, snapshot: str, job: str = "", operator: str = "") -> Any:
+    @offers(Selection, "state")
+    def types(self, snapshot: str, job: str = "", **words: Any) -> Any:
         """Show the types of a snapshot's states, as the YAML that `check_types` takes."""
-        wanted = [operator] if operator else []
-        return str(self.source.opened(Name(job, snapshot), partial=True).types(wanted))
+        opened = self.source.opened(Name(job, snapshot), partial=True)
+        return str(opened.types(words["operator"] or ()))
 
-    def diff(self, earlier: str, later: str, job: str = "") -> Any:
+    @offers(Comparison, "examples")
+    def diff(self, earlier: str, later: str, job: str = "", **words: Any) -> Any:
         """Show which states differ in two snapshots, and in how many entries."""
-        name = Name(job, later)
-        return self.source.diff(Name(job, earlier), name).to_json()
+        return self.source.diff(Name(job, earlier), Name(job, later), **words).to_json()
 
     def offsets(self, snapshot: str, job: str = "") -> Any:
         """Show where sources go on, and what sinks have still to commit."""
@@ -189,9 +215,10 @@ class Tools:
             sources, sinks = list(map(_source_numbers, sources)), list(map(_sink_numbers, sinks))
         return {"sources": sources, "sinks": sinks}
 
-    def check_types(self, snapshot: str, types: str, job: str = "") -> Any:
+    @offers(CheckCompatibility, "against")
+    def check_types(self, snapshot: str, types: str, job: str = "", **words: Any) -> Any:
         """Check whether a new job, whose types are given as YAML, could use each state."""
-        return self.source.checked(Name(job, snapshot), types).to_json()
+        return self.source.checked(Name(job, snapshot), types, **words).to_json()
 
     def check_integrity(self, snapshot: str, job: str = "") -> Any:
         """Read all of a snapshot, and say whether it is sound."""
@@ -199,9 +226,10 @@ class Tools:
         shown = {"faults": faults} if self.source.options.values else {}
         return {"sound": not faults, "fault_count": len(faults), **shown}
 
-    def growth(self, job: str) -> Any:
+    @offers(GrowthOfJob, "keys")
+    def growth(self, job: str, **words: Any) -> Any:
         """Show how a job's state grew through its snapshots, and why."""
-        return self.source.growth(job).to_json()
+        return self.source.growth(job, **words).to_json()
 
     def erasures(self) -> Any:
         """List what was erased from the lake, and the audits of it."""
@@ -212,24 +240,24 @@ class Tools:
             "unfinished": recorded.unfinished,
         }
 
-    def get(self, snapshot: str, key: str, job: str = "") -> Any:
+    @offers(Selection)
+    def get(self, snapshot: str, key: str, job: str = "", **words: Any) -> Any:
         """Show all that is held for a key, which is given as JSON or text."""
         name = Name(job, snapshot)
         rows: list[Any] = []
         problems: list[str] = []
-        for key_rows in self.source.key_rows(name, key, problems):
+        for key_rows in self.source.key_rows(name, key, problems, **words):
             for row in printed_rows(key_rows):
                 if len(rows) == KEY_ROWS:
                     raise StateError(f"it has more than {KEY_ROWS} entries", remedy="use `sql`")
                 rows.append(row)
         return rows + [{"not_read": problem} for problem in problems]
 
-    def top(self, snapshot: str, operator: str, job: str = "", rows: int = 10) -> Any:
-        """Show the heaviest keys of each keyed state of an operator, as many as `rows` says."""
-        if not 1 <= rows <= HEAVIEST:
-            raise StateError(f"{rows} rows", remedy=f"ask for 1 to {HEAVIEST}")
+    @offers(HeavyKeys, "operator", "state", "at")
+    def top(self, snapshot: str, operator: str, job: str = "", **words: Any) -> Any:
+        """Show the heaviest keys of each keyed state of an operator."""
         problems: list[str] = []
-        weighed = self.source.top(Name(job, snapshot), operator, rows, problems)
+        weighed = self.source.top(Name(job, snapshot), operator, words["limit"], problems)
         weights: dict[str, Any] = {name: weights_json(name, each) for name, each in weighed.items()}
         return weights | ({"not_read": problems} if problems else {})
 
@@ -286,6 +314,7 @@ def _told(
         values: Whether answers and the words of errors may have values.
     """
     call = tool.call
+    form = signature(call, eval_str=True)
 
     @wraps(call)
     async def told(*args: Any, **kwargs: Any) -> str:
@@ -298,9 +327,12 @@ def _told(
     def answered(*args: Any, **kwargs: Any) -> str:
         try:
             if values and tool.shows is not Shown.NAMES:
-                given = signature(call).bind(*args, **kwargs)
+                given = form.bind(*args, **kwargs)
                 given.apply_defaults()
-                tool.write(audit, {name: str(word) for name, word in given.arguments.items()})
+                words = {
+                    name: str(word) for name, word in given.arguments.items() if word is not None
+                }
+                tool.write(audit, words)
             answer = call(*args, **kwargs)
         except StateError as error:
             raise ToolError(str(error if values else without_values(error))) from None
@@ -317,6 +349,7 @@ def _told(
         return text
 
     told.__annotations__["return"] = str
+    told.__signature__ = form  # type: ignore[attr-defined]
     return told
 
 

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from statelake.pipelines.requests.request import given, option, refuse
-from statelake.pipelines.requests.shared import TypedReading, parse_size
+from statelake.pipelines.requests.shared import Masking, TypedReading, parse_size
 
 if TYPE_CHECKING:
     from statelake.pipelines.lake.query.limits import QueryLimits
-    from statelake.pipelines.lake.share.mask_file import Mask
 
 
-class Options(TypedReading):
+class Options(Masking, TypedReading):
     """The options for showing values, reading snapshots, and limiting queries."""
 
     values: bool = given("Whether keys and values are shown, and SQL runs.", default=True)
-    mask: str | os.PathLike[str] | Mask | None = option(
-        "A YAML file with the rules for masking.", "FILE", default=None
-    )
-    leave_out_opaque: bool = option("Leave out what can't be masked.", default=False)
     audit: str = option(
         "Write a line to this file for each look at keys and values.", "FILE", default=""
     )

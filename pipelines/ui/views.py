@@ -411,7 +411,9 @@ class Source:
             self._described[version] = contents
         return contents
 
-    def key_rows(self, name: Name, text: str, problems: list[str]) -> list[KeyRows]:
+    def key_rows(
+        self, name: Name, text: str, problems: list[str], **selected: str | None
+    ) -> list[KeyRows]:
         """Return the rows that each operator holds for a key.
 
         Args:
@@ -419,16 +421,17 @@ class Source:
             text: The key.
             problems: Receives the parts that may have the key and could not be read; for rows, when
                 they are read.
+            selected: The fields of `Selection`.
 
         Raises:
             EncodeError: No operator can have that key.
             StateError: The snapshot can't be read.
         """
         snapshot = self.opened(name, partial=True)
-        problems += snapshot.problems_of(keyed=True)
+        problems += snapshot.problems_of(**selected, keyed=True)
         if isinstance(snapshot, LakeSnapshot):
-            return snapshot.key_rows(text)
-        parts = rows_in_savepoint(snapshot, text)
+            return snapshot.key_rows(text, **selected)
+        parts = rows_in_savepoint(snapshot, text, **selected)
         return [as_far_as_found(rows, lambda error: self._tell(error, problems)) for rows in parts]
 
     def _tell(self, error: StateError, problems: list[str]) -> None:
@@ -473,8 +476,8 @@ class Source:
         weighed = snapshot.top(count, operator=operator, problems=problems)
         return {state: each for states in weighed.values() for state, each in states.items()}
 
-    def diff(self, earlier: Name, later: Name) -> Differences:
-        """Return the states that differ, as `statelake diff` shows them.
+    def diff(self, earlier: Name, later: Name, **words: Any) -> Differences:
+        """Return the states that differ, as `statelake diff` shows them by these options.
 
         Raises:
             NotFoundError: They are not of one job.
@@ -485,13 +488,14 @@ class Source:
                 "they are of two jobs", remedy="compare two snapshots of the same job"
             )
         before, after = self.stored(earlier), self.stored(later)
-        states = before.diff(after.name, examples=EXAMPLES if self.options.values else 0)
+        examples = EXAMPLES if self.options.values else 0
+        states = before.diff(after.name, examples=examples, **words)
         return Differences(
             earlier.snapshot, later.snapshot, [each for each in states if each.status != "same"]
         )
 
-    def growth(self, job: str) -> Growth:
-        """Return how a job's state grew over the snapshots of the lake.
+    def growth(self, job: str, **words: Any) -> Growth:
+        """Return how a job's state grew over the snapshots of the lake, by these options.
 
         Raises:
             NotFoundError: There is no such job, or it has fewer than two snapshots.
@@ -499,7 +503,7 @@ class Source:
         if job not in self.jobs():
             raise NotFoundError(f"no job {job!r}", place=self.title, remedy="see the list of all")
         keys = self.options.values and not self.masked
-        return self._lake.job(job, engine="local").growth(keys=keys)
+        return self._lake.job(job, engine="local").growth(**words, keys=keys)
 
     def faults(self, name: Name) -> list[Any]:
         """Return the faults of a snapshot, of which all is read, as `statelake check integrity`.
@@ -514,12 +518,13 @@ class Source:
         )
         return [fault.to_json() for fault in report.faults]
 
-    def checked(self, name: Name, types: str) -> Verdicts:
+    def checked(self, name: Name, types: str, **words: Any) -> Verdicts:
         """Return whether a new job could use each state, as `statelake check compatibility`.
 
         Args:
             name: The snapshot.
             types: The types of the new job, as YAML.
+            words: The options of `CheckCompatibility`.
 
         Raises:
             StateError: The types can't be read, or the snapshot.
@@ -527,7 +532,7 @@ class Source:
         with held_temporary(EXPORT_PREFIX) as path:
             Directory(path).confined().write(TYPES_FILE, types.encode())
             try:
-                return self.stored(name).check_compatibility(f"{path}/{TYPES_FILE}")
+                return self.stored(name).check_compatibility(f"{path}/{TYPES_FILE}", **words)
             except EncodeError as error:  # names no directory of ours
                 place = error.place.removeprefix(f"{path}/")
                 raise EncodeError(error.problem, place=place, remedy=error.remedy) from error

@@ -6,9 +6,11 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal
 
+import anyio
 import click
 import numpy as np
 import pytest
@@ -16,19 +18,29 @@ from click.testing import CliRunner
 
 import statelake as sl
 from statelake.pipelines import requests
+from statelake.pipelines.cli.commands.checks.group import check
 from statelake.pipelines.cli.main import statelake
 from statelake.pipelines.cli.options import request_options
 from statelake.pipelines.live.requests import Drill
 from statelake.pipelines.orchestration.requests import settings_of
+from statelake.pipelines.orchestration.settings import CompatibilitySettings
+from statelake.pipelines.requests.checkpoints import DropRecords
+from statelake.pipelines.requests.checks import CheckCompatibility
 from statelake.pipelines.requests.edit import Edit
 from statelake.pipelines.requests.erase import Erase, EraseFromLake
 from statelake.pipelines.requests.imports import ImportSnapshot
 from statelake.pipelines.requests.request import Request, asks, option, options_of
 from statelake.pipelines.requests.savepoints import Export
 from statelake.pipelines.requests.shared import Reading
+from statelake.pipelines.ui.assistants import Tools
+from statelake.pipelines.ui.audit import Audit
+from statelake.pipelines.ui.options import Options
+from statelake.pipelines.ui.views import Source
 from statelake.state_core.errors import DeclarationError, EncodeError
 from statelake.state_core.files.compression import COMPRESSION_KEY
+from tests.support.lakes import DEMO
 
+UNSET = "__DAGSTER_UNSET_DEFAULT__"  # Dagster's mark of a list that is not given
 # what is read and written: commands name it in ways of their own
 PLACES = {"savepoint", "snapshots", "to"}
 
@@ -99,6 +111,18 @@ def test_an_option_of_each_kind_is_in_the_command() -> None:
     assert "--dry-run is for --state" in refused.output
 
 
+@click.command()
+@request_options(DropRecords)
+def dropping(request: DropRecords) -> None:
+    """Take an option that has no default."""
+
+
+def test_what_has_no_default_must_be_given() -> None:
+    """To leave it out is an error of usage, not one of whoever needs it later."""
+    refused = CliRunner().invoke(dropping, [])
+    assert (refused.exit_code, "Missing option '--keep'" in refused.output) == (2, True)
+
+
 def test_a_method_takes_the_fields_of_its_request() -> None:
     """One text is a list of one; texts are parsed, bounds are kept, and it says what it takes."""
     assert Sorter().sort("a", rows=3) == Sort(["a"], rows=3)
@@ -139,6 +163,34 @@ def test_each_request_is_asked_by_a_command_and_in_python() -> None:
         if not any({each.name for each in options} <= parameters for parameters in methods):
             wrong.append(f"{request.__name__} is asked by no method")
     assert not wrong, "\n".join(wrong)
+
+
+def test_an_option_is_in_six_places() -> None:
+    """The command, Python, Dagster, a tool of assistants, the schemas of both, and the docs."""
+    command = check.commands["compatibility"]
+    help_texts = {each.name: each.help for each in command.params if isinstance(each, click.Option)}
+    with closing(Source(DEMO, Options())) as source:
+        tools = anyio.run(Tools(source, Audit("")).server().list_tools)
+    (of_tool,) = [tool.input_schema["properties"] for tool in tools if tool.name == "check_types"]
+    of_dagster = CompatibilitySettings.model().model_json_schema()["properties"]
+    site: Any = importlib.import_module("docs.site_pages")
+    context = click.Context(check, info_name="check", **statelake.context_settings)
+    page = " ".join("\n".join(site.sections(check, context, "#")).split())
+    options = options_of(CheckCompatibility)
+    assert {each.name for each in options} >= {"operator", "allow_non_restored_state"}
+    for each in options:
+        assert help_texts[each.name] == each.help
+        assert f"{each.name}: {each.help}" in " ".join(
+            str(sl.LakeSnapshot.check_compatibility.__doc__).split()
+        )
+        assert each.help in page
+        if each.name == "against":  # a tool is given types, and a job in Dagster has it for all
+            continue
+        assert CompatibilitySettings.model_fields[each.name].description == each.help
+        default = list(each.default) if each.many else each.default
+        assert of_dagster[each.name]["default"] == (UNSET if each.many else default)
+        described = of_tool[each.name]["description"], of_tool[each.name]["default"]
+        assert described == (each.help, default)
 
 
 @click.command()

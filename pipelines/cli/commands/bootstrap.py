@@ -22,7 +22,6 @@ from statelake.pipelines.requests.bootstrap import Bootstrap
 @configured_option("job", "The job's name in the lake.")
 @click.option("--snapshot", "snapshot_id", help="The snapshot's name in the lake.")
 @request_options(Bootstrap)
-@click.option("--compress", is_flag=True, hidden=True, help="The same as --compression snappy.")
 @engine_option
 @plugins_option
 @json_option
@@ -32,7 +31,6 @@ def bootstrap_command(
     job: str | None,
     snapshot_id: str | None,
     request: Bootstrap,
-    compress: bool,
     engine: str,
     as_json_: bool,
 ) -> None:
@@ -55,8 +53,6 @@ def bootstrap_command(
     if (lake is None) != (job is None) or (snapshot_id is not None and lake is None):
         raise click.UsageError("give --lake and --job together; --snapshot goes with them")
     words = vars(request) | {"spec": spec}
-    if compress:
-        words["compression"] = "snappy"
     with progress_bar("bootstrapping", quiet=as_json_) as progress:
         if lake is not None and job is not None:
             opened = sl.Lake(lake).job(job, engine=engine, progress=progress)

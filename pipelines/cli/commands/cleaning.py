@@ -13,7 +13,7 @@ from statelake.pipelines.cli.commands.terminal import (
     show,
     tell,
 )
-from statelake.pipelines.cli.options import answer, lake_option
+from statelake.pipelines.cli.options import answer, lake_option, yes_option
 
 
 @click.group()
@@ -65,7 +65,7 @@ def check(lake: str, resume: str | None, as_json_: bool) -> None:
     metavar="DIRECTORY",
     help="A directory of exports: unfinished savepoints of killed exports are deleted, too.",
 )
-@click.option("--yes", is_flag=True, help="Delete the files, which are otherwise only counted.")
+@yes_option
 @json_option
 def clean(lake: str, exports: tuple[str, ...], yes: bool, as_json_: bool) -> None:
     """Delete the leftovers of killed commands: files that no snapshot and no running command uses.
@@ -96,7 +96,7 @@ def clean(lake: str, exports: tuple[str, ...], yes: bool, as_json_: bool) -> Non
 
 @lake.command()
 @lake_option
-@click.option("--yes", is_flag=True, help="Execute the plan, which is otherwise only shown.")
+@yes_option
 @json_option
 def upgrade(lake: str, yes: bool, as_json_: bool) -> None:
     """Give a lake the newest format, so that this statelake writes into it.

@@ -15,7 +15,7 @@ from statelake.pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from statelake.pipelines.requests.edit import Edit
+from statelake.pipelines.requests.edit import Edit, SaveEdit
 
 
 @click.command()
@@ -24,8 +24,7 @@ from statelake.pipelines.requests.edit import Edit
 @snapshot_option("--parent", required=True, help="The snapshot to edit.")
 @click.option("--snapshot", "snapshot_id", required=True, help="The name of the new snapshot.")
 @request_options(Edit)
-@click.option("--note", default="", help="Why; kept with the snapshot.")
-@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@request_options(SaveEdit, "saving")
 @engine_option
 @plugins_option
 @json_option
@@ -35,8 +34,7 @@ def edit(
     parent: str,
     snapshot_id: str,
     request: Edit,
-    note: str,
-    dry_run: bool,
+    saving: SaveEdit,
     engine: str,
     as_json_: bool,
 ) -> None:
@@ -93,10 +91,10 @@ def edit(
             owner, colon, name = other.rpartition(":")
             merged = opened.lake.job(owner) if colon else opened
             editor.merge(snapshot_named(merged, name), job=merged.name)
-        done = editor.save(note=note, dry_run=dry_run)
+        done = editor.save(**vars(saving))
     show(done, as_json_=as_json_, marked=done.record.snapshot_id)
     if request.expire and request.at is None:
-        goes = "would go" if dry_run else "is gone"
+        goes = "would go" if saving.dry_run else "is gone"
         click.echo(
             f"warning: what had expired by {done.record.taken_at:%Y-%m-%d %H:%M} UTC {goes}, which"
             " the lake has as the time of the snapshot; if it was imported from a copy, without"

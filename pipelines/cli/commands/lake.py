@@ -21,11 +21,14 @@ from statelake.pipelines.cli.options import (
     engine_option,
     job_option,
     lake_option,
+    option_of,
     refuse_all,
     request_options,
     snapshot_option,
+    yes_option,
 )
 from statelake.pipelines.requests.imports import Import
+from statelake.pipelines.requests.shared import Noted
 from statelake.state_core.printable import Table
 
 if TYPE_CHECKING:
@@ -84,7 +87,7 @@ def import_command(
 @job_option
 @click.option("--snapshot", "snapshot_id", required=True, help="The name of the new snapshot.")
 @snapshot_option("--parent", required=True, help="The whole id of the snapshot that was edited.")
-@click.option("--note", default="", help="Why; kept with the snapshot.")
+@option_of(Noted, "note")
 @engine_option
 @plugins_option
 @json_option
@@ -147,7 +150,7 @@ def snapshots(lake: str, job: str | None, as_json_: bool) -> None:
 @job_option
 @snapshot_option("--snapshot", "snapshot_ids", multiple=True, help="The whole id of a snapshot.")
 @click.option("--keep", type=click.IntRange(min=0), help="Delete all but the newest N.")
-@click.option("--yes", is_flag=True, help="Execute the plan, which is otherwise only shown.")
+@yes_option
 @json_option
 def drop(
     lake: str,

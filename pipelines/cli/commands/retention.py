@@ -13,7 +13,7 @@ from statelake.pipelines.cli.commands.terminal import (
     show,
     tell,
 )
-from statelake.pipelines.cli.options import job_option, lake_option, snapshot_argument
+from statelake.pipelines.cli.options import job_option, lake_option, snapshot_argument, yes_option
 from statelake.state_core.printable import Table
 
 
@@ -70,7 +70,7 @@ def release(lake: str, job: str, snapshot: str, reason: str | None, as_json_: bo
 @lake_option
 @job_option
 @click.option("--policy", required=True, help="The snapshots to keep: see above.")
-@click.option("--yes", is_flag=True, help="Execute the plan, which is otherwise only shown.")
+@yes_option
 @json_option
 def retain(lake: str, job: str, policy: str, yes: bool, as_json_: bool) -> None:
     """Delete the snapshots that a policy does not keep, and the files that only they need.

@@ -11,7 +11,6 @@ import statelake as sl
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show
 from statelake.pipelines.cli.options import (
-    FLINK_TIMEOUT,
     NamedSnapshot,
     answer,
     engine_option,
@@ -20,10 +19,10 @@ from statelake.pipelines.cli.options import (
     request_options,
     source_options,
 )
-from statelake.pipelines.requests.changes import Accepting, GoingOn, Matching
+from statelake.pipelines.requests.changes import Accepting, GoingOn, Matching, UpgradeSavepoint
 from statelake.pipelines.requests.request import options_of
 from statelake.pipelines.sql_jobs.requests import NamedPlans
-from statelake.state_core.errors import EncodeError
+from statelake.state_core.errors import DeclarationError, EncodeError
 
 if TYPE_CHECKING:
     from statelake.pipelines.lake.change.sql_upgrading import NoUids
@@ -37,7 +36,7 @@ def _plans(**named: Any) -> SqlPlans:
 
     try:
         return SqlPlans.named(NamedPlans(**named))
-    except EncodeError as error:
+    except (DeclarationError, EncodeError) as error:
         raise click.UsageError(str(error)) from error
 
 
@@ -45,17 +44,18 @@ def _plans_or_none(**named: Any) -> SqlPlans | None:
     return _plans(**named) if any(named.values()) else None
 
 
-_PLANS = tuple(option_of(NamedPlans, each.name) for each in options_of(NamedPlans))
+_PLANS = {each.name: option_of(NamedPlans, each.name) for each in options_of(NamedPlans)}
+_TIMEOUT = _PLANS.pop("timeout")
 
 
 def plan_options(command: Command) -> Command:
     """Add the options that name both plans, and whether operators have their uids."""
-    return gathered("plans", _plans, *_PLANS)(FLINK_TIMEOUT(_UIDS(command)))
+    return gathered("plans", _plans, *_PLANS.values(), _TIMEOUT)(_UIDS(command))
 
 
 def optional_plan_options(command: Command) -> Command:
     """Add the same where the query may stay, to a command that has a --timeout of its own."""
-    return gathered("plans", _plans_or_none, *_PLANS)(_UIDS(command))
+    return gathered("plans", _plans_or_none, *_PLANS.values())(_UIDS(command))
 
 
 def _no_uids(no_uids: bool, no_old_uids: bool) -> NoUids:
@@ -75,8 +75,7 @@ _UIDS = gathered(
 @click.command()
 @source_options
 @plan_options
-@click.option("--to", "target", metavar="DIRECTORY",
-              help="The new savepoint; without it only the verdict is shown.")  # fmt: skip
+@option_of(UpgradeSavepoint, "to")
 @request_options(GoingOn)
 @engine_option
 @plugins_option
@@ -85,8 +84,7 @@ def sql_upgrade(
     source: NamedSnapshot,
     plans: SqlPlans,
     no_uids: NoUids,
-    timeout: float,
-    target: str | None,
+    to: str | None,
     request: GoingOn,
     engine: str,
     as_json_: bool,
@@ -116,8 +114,7 @@ def sql_upgrade(
       statelake sql-upgrade savepoint-5f1e2c --old-plan plan.json --new-plan plan.json \\
           --no-old-uids --to savepoint-new
     """
-    source.check_target(target, dry_run=request.dry_run)
-    plans = plans.within(timeout)
+    source.check_target(to, dry_run=request.dry_run)
     old_plan, new_plan = plans.read()
     with progress_bar("upgrading", quiet=as_json_) as progress:
         if source.in_lake:
@@ -126,7 +123,7 @@ def sql_upgrade(
         else:
             words = request.words(Accepting)
             done = sl.sql_upgrade(
-                source.savepoint, target, old_plan, new_plan, no_uids=no_uids, **words,
+                source.savepoint, to, old_plan, new_plan, no_uids=no_uids, **words,
                 **vars(source.reading),
             )  # fmt: skip
     if done.made:
@@ -145,7 +142,6 @@ def check_sql(
     source: NamedSnapshot,
     plans: SqlPlans,
     no_uids: NoUids,
-    timeout: float,
     request: Matching,
     as_json_: bool,
 ) -> None:
@@ -167,7 +163,6 @@ def check_sql(
           --flink-home /opt/flink
     """
     words = {"no_uids": no_uids, **vars(request)}
-    plans = plans.within(timeout)
     old_plan, new_plan = plans.read()
     if source.in_lake:
         done = source.stored().check_sql(old_plan, new_plan, **words)

@@ -10,7 +10,6 @@ import statelake as sl
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, show
 from statelake.pipelines.cli.options import (
-    FLINK_TIMEOUT,
     NamedSnapshot,
     refuse_problems,
     request_options,
@@ -30,7 +29,6 @@ FILES = (".yaml", ".yml", ".json", ".py")
               help="Of --sql: keep the savepoint, which sql-upgrade takes as --like.")  # fmt: skip
 @click.option("--no-uids", is_flag=True, help="The SQL job runs without a compiled plan.")
 @request_options(FlinkOfSql, "flink")
-@FLINK_TIMEOUT
 @click.option("--entry-class", default="", help="The class with `main`; by default the JAR's.")
 @click.option("--arg", "arguments", multiple=True, help="An argument of the program.")
 @plugins_option
@@ -42,7 +40,6 @@ def types(
     target: str | None,
     no_uids: bool,
     flink: FlinkOfSql,
-    timeout: float,
     entry_class: str,
     arguments: tuple[str, ...],
     as_json_: bool,
@@ -86,9 +83,7 @@ def types(
         raise click.UsageError("--entry-class and --arg are for a JAR")
     new: Any = source.savepoint
     if source.sql is not None:
-        new = sl.sql_types(
-            source.sql, target, no_uids=no_uids, operator=operators, timeout=timeout, **vars(flink)
-        )
+        new = sl.sql_types(source.sql, target, no_uids=no_uids, operator=operators, **vars(flink))
     elif is_jar:
         if flink.flink_home is None:
             raise click.UsageError("a JAR is started in a Flink: name its directory, --flink-home")
@@ -96,7 +91,7 @@ def types(
             raise click.UsageError("a JAR has its classes: --classpath is for --sql")
         new = sl.job_types(
             source.savepoint, flink.flink_home, entry_class=entry_class, arguments=arguments,
-            operator=operators, timeout=timeout,
+            operator=operators, timeout=flink.timeout,
         )  # fmt: skip
     elif flink.flink_home is not None or flink.classpath:
         raise click.UsageError("--flink-home and --classpath are for a JAR, or --sql")

@@ -11,11 +11,12 @@ from statelake.pipelines.cli.options import (
     NamedSnapshot,
     answer,
     engine_option,
+    option_of,
     refuse_all,
     request_options,
     source_options,
 )
-from statelake.pipelines.requests.changes import Upgrade, Upgrading
+from statelake.pipelines.requests.changes import Upgrade, UpgradeSavepoint, Upgrading
 from statelake.state_core.errors import StateError
 
 
@@ -23,8 +24,7 @@ from statelake.state_core.errors import StateError
 @source_options
 @click.option("--all", "every", is_flag=True,
               help="Upgrade all snapshots of the job that were not upgraded yet.")  # fmt: skip
-@click.option("--to", "target", metavar="DIRECTORY",
-              help="The new savepoint; without it only the plan is shown.")  # fmt: skip
+@option_of(UpgradeSavepoint, "to")
 @request_options(Upgrade)
 @engine_option
 @plugins_option
@@ -32,7 +32,7 @@ from statelake.state_core.errors import StateError
 def upgrade(
     source: NamedSnapshot,
     every: bool,
-    target: str | None,
+    to: str | None,
     request: Upgrade,
     engine: str,
     as_json_: bool,
@@ -60,14 +60,14 @@ def upgrade(
           --collection 'customers/customer.tags=List<String>'
       statelake upgrade --lake lake --job shop --snapshot monday --like savepoint-of-the-new-job
     """
-    source.check_target(target, dry_run=request.dry_run)
+    source.check_target(to, dry_run=request.dry_run)
     if every and (not source.in_lake or source.snapshot_id is not None):
         raise click.UsageError("--all is for a job of a lake, and names no --snapshot")
     failed: list[StateError] = []
     with progress_bar("upgrading", quiet=as_json_) as progress:
         if not source.in_lake:
             words = request.words(Upgrading)
-            done = [sl.upgrade(source.savepoint, target, **words, **vars(source.reading))]
+            done = [sl.upgrade(source.savepoint, to, **words, **vars(source.reading))]
         else:
             job = source.stored_job(engine, progress)
             names = (

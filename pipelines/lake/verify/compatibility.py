@@ -15,6 +15,7 @@ from statelake.state_core.formats.layout.state_compatibility import (
     StateVerdict,
     Verdicts,
     check_operators,
+    named_operators,
     operator_schema,
     schemas_of_snapshot,
 )
@@ -58,23 +59,32 @@ def _carried(operator: OperatorMetadata) -> list[str]:
     return [name for name, present in there.items() if present]
 
 
-def check_against(record: SnapshotRecord, against: str, *, allow_missing: bool = False) -> Verdicts:
+def check_against(
+    record: SnapshotRecord,
+    against: str,
+    operators: Sequence[str] = (),
+    *,
+    allow_missing: bool = False,
+) -> Verdicts:
     """Return a verdict for each state of a snapshot.
 
     Args:
         record: The snapshot to restore.
         against: A file with the new types, or a savepoint of the job that restores it.
+        operators: Only of these operators, by uid or id; of all by default.
         allow_missing: Whether the job may lack an operator.
 
     Raises:
         SnapshotError: `against` is a savepoint that can't be read.
         EncodeError: The file is not valid.
+        NotFoundError: There is no such operator with state.
     """
+    old = named_operators(schemas_of_record(record), operators)
     if against.endswith(SPEC_SUFFIXES):
-        return check_changes(record, read_changes(against))
+        return check_changes(record, read_changes(against), old)
     new = schemas_of_snapshot(open_snapshot(against))
-    verdicts = check_operators(schemas_of_record(record), new, allow_missing=allow_missing)
-    declared = {operator.operator_id for operator in new}
+    verdicts = check_operators(old, new, allow_missing=allow_missing)
+    declared = {each.operator_id for each in old} & {each.operator_id for each in new}
     for label in keyed_kept_as_bytes(record):
         if OperatorSchema(label, None).operator_id in declared:  # otherwise it is reported as gone
             rule = "nobody has read its types: try a restore in Flink"
@@ -82,14 +92,15 @@ def check_against(record: SnapshotRecord, against: str, *, allow_missing: bool =
     return verdicts
 
 
-def check_changes(record: SnapshotRecord, changes: Sequence[ValueChange]) -> Verdicts:
-    """Return a verdict for each state, as restored by a job with these changes.
+def check_changes(
+    record: SnapshotRecord, changes: Sequence[ValueChange], old: Sequence[OperatorSchema]
+) -> Verdicts:
+    """Return a verdict for each state of some operators, as restored by a job with these changes.
 
     Raises:
         NotFoundError: A change is about a state that the snapshot does not have.
     """
-    old = schemas_of_record(record)
-    new = {each.label: each for each in old}
+    new = {each.label: each for each in schemas_of_record(record)}
     for change in changes:
         operator, state, _ = resolve_change(record, change)
         schema, name = new[operator.label], state.name

@@ -22,17 +22,19 @@ from statelake.state_core.serializers.framework.plugins import load_plugin
 _REMEDY = "name it MODULE:JOB, FILE.py:JOB, or a file of JSON that ends in .json"
 
 
-def load_job(named: str) -> JobDeclaration:
+def load_job(named: JobDeclaration | str) -> JobDeclaration:
     """Load the job that a module, a Python file or a JSON file declares.
 
     Args:
         named: `acme.jobs:ORDERS`, `jobs.py:ORDERS` (a `JobDeclaration`, or a function that returns
-            one), or `orders.json`.
+            one), or `orders.json`; a declaration is returned as it is.
 
     Raises:
         DeclarationError: The name does not exist, or is not a declaration of a job.
         PluginError: The module fails when it is imported.
     """
+    if isinstance(named, JobDeclaration):
+        return named
     if named.endswith(".json"):
         try:
             text = Path(named).read_text("utf-8")

@@ -15,10 +15,11 @@ Source: `StateSerializerProvider`, `RegisteredKeyValueStateBackendMetaInfo`,
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from statelake.state_core.errors import NotFoundError, did_you_mean
 from statelake.state_core.formats.layout.keyed_states import as_key_value
 from statelake.state_core.formats.layout.meta_info import (
     KEY_SERIALIZER,
@@ -171,6 +172,24 @@ def schemas_of_snapshot(snapshot: Snapshot) -> list[OperatorSchema]:
         )
         for operator in snapshot.operators
     ]
+
+
+def named_operators(
+    operators: Sequence[OperatorSchema], names: Sequence[str]
+) -> Sequence[OperatorSchema]:
+    """Return the operators of these uids or ids; all of them if none is named.
+
+    Raises:
+        NotFoundError: There is no such operator.
+    """
+    wanted, labels = set(names), [each.label for each in operators]
+    for name in names:
+        if not any(name in (each.label, each.operator_id) for each in operators):
+            raise NotFoundError(
+                f"no operator {name!r} has state",
+                remedy=f"these have: {', '.join(labels) or 'none'}{did_you_mean(name, labels)}",
+            )
+    return [each for each in operators if not wanted or {each.label, each.operator_id} & wanted]
 
 
 def check_operators(

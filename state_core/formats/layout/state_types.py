@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from statelake.state_core.errors import NotFoundError, did_you_mean
 from statelake.state_core.formats.layout.keyed_states import as_key_value, value_snapshot
 from statelake.state_core.formats.layout.meta_info import (
     KEY_SERIALIZER,
@@ -20,7 +19,7 @@ from statelake.state_core.formats.layout.meta_info import (
     BackendStateType,
     StateMetaInfo,
 )
-from statelake.state_core.formats.layout.state_compatibility import OperatorSchema
+from statelake.state_core.formats.layout.state_compatibility import OperatorSchema, named_operators
 from statelake.state_core.printable import Printed, printable
 from statelake.state_core.serializers.composite.collections import MapSerializerSnapshot
 from statelake.state_core.serializers.composite.wrappers import TtlSerializerSnapshot
@@ -182,21 +181,9 @@ def types_of(schemas: Iterable[OperatorSchema], operators: Iterable[str] = ()) -
     Raises:
         NotFoundError: There is no such operator with state.
     """
-    stateful, wanted = (
-        [each for each in schemas if each.states or each.operator_states],
-        list(operators),
-    )
-    labels = [each.label for each in stateful]
-    for name in wanted:
-        if not any(name in (each.label, each.operator_id) for each in stateful):
-            raise NotFoundError(
-                f"no operator {name!r} has state",
-                remedy=f"these have: {', '.join(labels) or 'none'}{did_you_mean(name, labels)}",
-            )
+    stateful = [each for each in schemas if each.states or each.operator_states]
     types = []
-    for schema in stateful:
-        if wanted and not {schema.label, schema.operator_id} & set(wanted):
-            continue
+    for schema in named_operators(stateful, list(operators)):
         infos = [*schema.states.values(), *schema.operator_states.values()]
         states = tuple(
             StateType.of(info)

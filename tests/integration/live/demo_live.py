@@ -186,7 +186,7 @@ class _Demo:
 
     def _count(self, snapshot: str, title: str) -> None:
         """A savepoint of the job as it runs now, and the counts of all snapshots."""
-        self.show.command(title, flink, "savepoint", "--job-name", "counting", "--to",
+        self.show.command(title, flink, "savepoint", "--flink-job", "counting", "--savepoints",
                           f"file://{self.directory}/savepoints/by-hand", "--job", "counting",
                           "--as", snapshot)  # fmt: skip
         self.show.command("", sql, "--job", "counting", COUNTS)

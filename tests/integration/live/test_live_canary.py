@@ -31,7 +31,7 @@ def archived(
         job = cluster.run_jar(jar, entry_class="LiveCounter", arguments=["original"], parallelism=2)
         cluster.wait_until_running(job)
         savepoint = run(
-            "flink", "savepoint", "--flink", live_flink.url, "--job-name", "original",
+            "flink", "savepoint", "--flink", live_flink.url, "--flink-job", "original",
             "--lake", root / "lake", "--job", "counter", "--as", "monday",
         )  # fmt: skip
         assert savepoint.code == 0, savepoint.err

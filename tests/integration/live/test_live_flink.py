@@ -130,7 +130,7 @@ def test_a_jar_that_does_not_restore_is_told_in_a_sentence(
 
 def test_the_command_does_it_all(live_flink: LiveFlink, counter: Path, tmp_path: Path) -> None:
     """Run, list, take and import, stop, run on; the count continues, and nothing is lost."""
-    flink, named = ("--flink", live_flink.url), ("--job-name", "counted")
+    flink, named = ("--flink", live_flink.url), ("--flink-job", "counted")
     mapped = ("--path-map", f"file:{live_flink.root}/mapped={tmp_path}/here")
     given = ("--jar", counter, "--entry-class", "LiveCounter", "--arg", "counted", "--json")
     started = run("flink", "run", *flink, *given, "--parallelism", 2)
@@ -140,7 +140,7 @@ def test_the_command_does_it_all(live_flink: LiveFlink, counter: Path, tmp_path:
     assert "counted" in run("flink", "jobs", *flink).out
     assert "checkpoint" in run("flink", "checkpoints", *flink, *named).out
 
-    target = ("--to", f"file://{live_flink.root}/mapped")
+    target = ("--savepoints", f"file://{live_flink.root}/mapped")
     lake = ("--lake", tmp_path / "lake", "--job", "counter")
     unmapped = run("flink", "savepoint", *flink, *named, *target, *lake, *mapped, "--json")
     assert unmapped.code == 3
@@ -167,19 +167,21 @@ def test_the_command_does_it_all(live_flink: LiveFlink, counter: Path, tmp_path:
     assert all(after[key] >= between[key] for key in between)
     assert run("flink", "dispose", location, *flink).code == 0
     assert not Path(location.removeprefix("file:")).exists()
-    assert run("flink", "cancel", *flink, "--job-id", again.json["job"]).out.endswith("FINISHED\n")
+    assert run("flink", "cancel", *flink, "--flink-job", again.json["job"]).out.endswith(
+        "FINISHED\n"
+    )
     shutil.rmtree(live_flink.root / "mapped")
 
 
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("stop",), 2, "give either --job-id or --job-name"),
-        (("stop", "--job-name", "nobody"), 3, "there is no job 'nobody'"),
+        (("stop",), 2, "Missing option '--flink-job'"),
+        (("stop", "--flink-job", "nobody"), 3, "there is no job 'nobody'"),
         (("run",), 2, "give either --jar or --jar-id"),
         (("run", "--jar", "/nowhere.jar"), 3, "/nowhere.jar: it can't be read"),
         (("run", "--jar-id", "../jobs"), 3, "HTTP 4"),
-        (("savepoint", "--job-name", TOP_SPEED_NAME, "--as", "x"), 2, "an import needs"),
+        (("savepoint", "--flink-job", TOP_SPEED_NAME, "--as", "x"), 2, "an import needs"),
     ],
 )
 def test_what_is_wrong_has_its_exit_code(
@@ -222,11 +224,11 @@ def test_checkpoints_of_a_job_that_runs_are_found_and_none_is_an_orphan(
     for plan in plans:
         of_job = [each["path"] for each in plan.json["files"] if each["path"].startswith(job)]
         assert of_job == [f"{job}/chk-0/left", f"{job}/shared/left"]
-    assert run(*words, "--delete", "--yes").json["deleted"] >= 2
+    assert run(*words, "--yes").json["deleted"] >= 2
     assert [path.exists() for path in left] == [False, False, True]
     assert cluster.cancel(job) == "CANCELED"
     time.sleep(1.5)
-    assert run(*words, "--delete", "--yes").json["deleted"] >= 1
+    assert run(*words, "--yes").json["deleted"] >= 1
     ran = run("scan", root, "--job-id", job, "--latest", "--sound", "--print-path")
     again = cluster.run_jar(jar, entry_class=TOP_SPEED, savepoint=ran.out.rstrip("\n"))
     cluster.wait_until_running(again)

@@ -236,7 +236,7 @@ def test_neither_runs_and_the_savepoint_is_named(counting: Counting) -> None:
 def test_the_command_shows_a_plan_and_does_it(counting: Counting, counter: Path) -> None:
     """The plan changes nothing; what went wrong is exit code 1."""
     words = (
-        "flink", "rescale", "--flink", counting.live.url, "--job-name", counting.name,
+        "flink", "rescale", "--flink", counting.live.url, "--flink-job", counting.name,
         "--lake", counting.lake.location, "--job", "counting", "--jar", counter,
         "--entry-class", "LiveCounter", "--savepoints", f"file://{counting.root}/savepoints",
         "--exports", f"{counting.root}/savepoints", "--parallelism", "1", "--engine", "local",
@@ -263,7 +263,7 @@ def test_the_command_migrates_and_holds_the_result_against_the_declared_job(
     (counting.root / "types.yaml").write_text(TEXT_TYPES)
     (counting.root / "declared.py").write_text(TEXT_JOB)
     words = (
-        "flink", "rescale", "--flink", counting.live.url, "--job-name", counting.name,
+        "flink", "rescale", "--flink", counting.live.url, "--flink-job", counting.name,
         "--lake", counting.lake.location, "--job", "counting", "--jar", str(counter),
         "--savepoints", f"file://{counting.root}/savepoints", "--engine", "local",
         "--exports", f"{counting.root}/savepoints", "--arg", counting.name, "--arg", "text",

@@ -81,7 +81,7 @@ def test_a_running_query_gets_another_one(
         def rescale(*words: str) -> Ran:
             plan = new if comes_up else tmp_path / "nowhere.json"
             return run(
-                "flink", "rescale", "--flink", live.url, "--job-name", name, "--lake",
+                "flink", "rescale", "--flink", live.url, "--flink-job", name, "--lake",
                 tmp_path / "lake", "--job", "numbers", "--jar", jar, "--arg", name, "--arg", plan,
                 "--old-arg", name, "--old-arg", old, "--savepoints", f"file:{tmp_path}/savepoints",
                 "--exports", tmp_path, *named, "--parallelism", 2, "--engine", "local", "--json",

@@ -67,7 +67,7 @@ def test_what_is_left_is_restored(flink: FlinkOracle, tmp_path: Path, seed: int)
         os.utime(file, (LONG_AGO, LONG_AGO))
     words = ("orphans", root, "--no-cluster", "--older-than", "7d")
     listed = [root / each["path"] for each in json.loads(run(*words, "--json").out)["files"]]
-    assert run(*words, "--delete", "--yes").code == 0
+    assert run(*words, "--yes").code == 0
     assert not any(each.exists() for each in listed)
     assert len([each for each in root.rglob("*") if each.is_file()]) == len(files) - len(listed)
     for each, lines in zip(left, expected, strict=True):

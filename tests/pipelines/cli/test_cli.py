@@ -193,7 +193,7 @@ def test_version() -> None:
         ["scan", "a", "--print-path", "--json"],
         ["orphans", "a", "--no-cluster", "--flink", "http://b"],
         ["ui", "a", "--no-values", "--audit", "b"],
-        ["flink", "rescale", "--flink", "http://a", "--job-id", "b", "--lake", "c", "--job", "d",
+        ["flink", "rescale", "--flink", "http://a", "--flink-job", "b", "--lake", "c", "--job", "d",
          "--jar", "e", "--exports", "f", "--dry-run", "--roll-back"],
     ],
     ids=" ".join,

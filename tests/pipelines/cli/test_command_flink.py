@@ -69,7 +69,7 @@ def test_jobs_are_listed(server: FakeRest) -> None:
 
 def test_checkpoints_are_shown_over_time(server: FakeRest) -> None:
     """The oldest first, with what they were restored from."""
-    words = ("flink", "checkpoints", "--flink", server.url, "--job-id", JOB)
+    words = ("flink", "checkpoints", "--flink", server.url, "--flink-job", JOB)
     shown = run(*words).out
     assert "2 completed, 1 failed" in shown
     assert "restored from file:/savepoints/first" in shown
@@ -105,15 +105,17 @@ RESCALE = (
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("flink", "savepoint"), "give either --job-id or --job-name"),
-        (("flink", "stop", "--job-id", JOB, "--job-name", "x"), "give either"),
-        (("flink", "savepoint", "--job-id", JOB, "--as", "monday"), "an import needs"),
+        (("flink", "savepoint"), "Missing option '--flink-job'"),
+        (("flink", "savepoint", "--flink-job", JOB, "--as", "monday"), "an import needs"),
         (("flink", "run"), "give either --jar or --jar-id"),
-        (RESCALE, "give either --job-id or --job-name"),
-        ((*RESCALE, "--job-id", JOB), "give either --jar or --jar-id"),
-        ((*RESCALE, "--job-id", JOB, "--jar", "a", "--migrate", "b"), "--migrate needs --old-jar"),
+        (RESCALE, "Missing option '--flink-job'"),
+        ((*RESCALE, "--flink-job", JOB), "give either --jar or --jar-id"),
         (
-            (*RESCALE, "--job-id", JOB, "--jar", "a", "--old-jar", "b", "--old-jar-id", "c"),
+            (*RESCALE, "--flink-job", JOB, "--jar", "a", "--migrate", "b"),
+            "--migrate needs --old-jar",
+        ),
+        (
+            (*RESCALE, "--flink-job", JOB, "--jar", "a", "--old-jar", "b", "--old-jar-id", "c"),
             "not both",
         ),
         (("flink", "canary", "--lake", "a", "--job", "b", "--exports", "c"), "give either --jar"),
@@ -133,11 +135,11 @@ def test_bad_input_has_its_exit_code(server: FakeRest) -> None:
     """A cluster that is none, and a job that is nowhere."""
     assert run("flink", "jobs").code == 2
     assert run("flink", "jobs", "--flink", "localhost").code == 3
-    nobody = run("flink", "stop", "--flink", server.url, "--job-name", "nobody")
+    nobody = run("flink", "stop", "--flink", server.url, "--flink-job", "nobody")
     assert nobody.code == 3
     assert "there is no job 'nobody'" in nobody.err
     mapped = run(
-        "flink", "savepoint", "--flink", server.url, "--job-id", JOB, "--path-map", "x",
+        "flink", "savepoint", "--flink", server.url, "--flink-job", JOB, "--path-map", "x",
         "--lake", "a", "--job", "b",
     )  # fmt: skip
     assert mapped.code == 3
@@ -181,7 +183,7 @@ def test_savepoints_go_where_the_cluster_is_configured_to_put_them(
     with configured(**settings) as cluster:
         words = ("--flink", cluster.url, *place)
         ran = run(
-            "flink", "rescale", *words, "--job-name", "[red]orders\x1b[0m", "--exports", "/sp",
+            "flink", "rescale", *words, "--flink-job", "[red]orders\x1b[0m", "--exports", "/sp",
             "--dry-run",
         )  # fmt: skip
         said = f"its savepoint goes to {directory}" if directory else "no directory for savepoints"

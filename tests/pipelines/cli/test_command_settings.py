@@ -251,7 +251,7 @@ class TestWhoIsTrusted:
             ("snapshots",), ("drop", "--job", "a"), ("top",), ("top", "--job", "a"),
             ("check", "integrity", "--job", "a", "--snapshot", "b"),
             ("bootstrap", "spec.yaml", "--to", "out", "--job", "a"),
-            ("flink", "savepoint", "--job-id", "0" * 32, "--flink", "http://127.0.0.1:1",
+            ("flink", "savepoint", "--flink-job", "0" * 32, "--flink", "http://127.0.0.1:1",
              "--job", "a"),
             ("checkpoints", "verify", "--log", "log", "--job", "a"),
         ],

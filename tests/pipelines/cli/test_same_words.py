@@ -173,7 +173,7 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
     "lake upgrade": ((sl.Lake.upgrade, sl.Lake.plan_upgrade), {}, {}),
     "bootstrap": (
         (sl.Job.bootstrap, sl.bootstrap),
-        {"compress": "an old word for --compression snappy"},
+        {},
         {},
     ),
     "compress": ((sl.compress,), {}, {}),
@@ -194,7 +194,6 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         (sl.Job.live_rescale, LiveRescale.plan, LiveRescale.execute),
         PROGRAM
         | dict.fromkeys(("old_jar", "old_jar_id", "old_entry_class", "old_arg"), "given as `old`")
-        | dict.fromkeys(("job_id", "job_name"), "given as `flink_job`")
         | {"flink": "given as `cluster`", "dry_run": "`LiveRescale.plan`"}
         | SCRIPTS
         | FLINK_OF_SCRIPTS,

@@ -774,7 +774,7 @@ def test_a_copy_that_was_interrupted_keeps_its_files(root: Path, tmp_path: Path)
         os.utime(path, (1e9, 1e9))
     before = held(to)
     words = ("orphans", to, "--no-cluster", "--older-than", "1d", "--json")
-    ran = run(*words, "--delete", "--yes")
+    ran = run(*words, "--yes")
     assert (ran.json["deleted"], held(to)) == (0, before)
     assert "remove chk-1/_metadata.copying" in ran.json["kept"][0]["reason"]
     (to / "chk-1" / "_metadata.copying").unlink()

@@ -211,7 +211,7 @@ def test_a_job_that_can_not_be_asked_keeps_its_files(tree: MadeTree, tmp_path: P
         ran = run("orphans", root, *words)
         assert (ran.code, problem in ran.err) == (3, True)
     with FakeRest([Answer({"errors": ["?"]}, 404)]) as cluster:
-        ran = run("orphans", root, "--flink", cluster.url, "--delete", "--yes")
+        ran = run("orphans", root, "--flink", cluster.url, "--yes")
     assert ran.code == 3
     with answering(root, job, late=1) as cluster:
         assert paths_of(run("orphans", root, "--flink", cluster.url, "--json")) == left
@@ -298,7 +298,7 @@ def test_who_was_killed_goes_on(
     files = {path for path in root.rglob("*") if path.is_file()}
     left = leave(root, *(f"{job}/shared/{number}" for number in range(20)))
     words = ("orphans", root, "--no-cluster", "--older-than", "7d")
-    assert "nothing was deleted: --delete --yes" in run(*words, "--delete").out
+    assert "nothing was deleted: --yes" in run(*words).out
     assert paths_of(run(*words, "--json")) == left
     deleted: list[str] = []
     delete = ConfinedTree.remove
@@ -315,7 +315,7 @@ def test_who_was_killed_goes_on(
             sl.orphans(root, no_cluster=True, older_than=WEEK, delete=True)
     written = json.loads((root / JOURNAL).read_text())
     assert [file["path"] for file in written["files"]] == left
-    ran = run(*words, "--delete", "--yes", "--json")
+    ran = run(*words, "--yes", "--json")
     assert (ran.json["deleted"], ran.json["went_on"]) == (13, 13)
     assert {path for path in root.rglob("*") if path.is_file()} == files
     again = sl.orphans(root, no_cluster=True, older_than=WEEK, delete=True)
@@ -333,10 +333,10 @@ def test_only_an_untrusted_file_names_the_cluster(
     with answering(root, job, late=1) as cluster:
         (tmp_path / "statelake.toml").write_text(f'flink = "{cluster.url}"\n')
         assert paths_of(run("orphans", root, "--json")) == left
-        ran = run("orphans", root, "--delete", "--yes")
+        ran = run("orphans", root, "--yes")
         assert (ran.code, "whose word decides what is deleted" in ran.err) == (3, True)
         assert (root / left[0]).is_file()
-        ran = run("orphans", root, "--delete", "--yes", "--flink", cluster.url)
+        ran = run("orphans", root, "--yes", "--flink", cluster.url)
         assert ran.code == 0
     assert not (root / left[0]).exists()
 

@@ -98,7 +98,7 @@ def rescale(cluster: Cluster, tmp_path: Path) -> Callable[..., Ran]:
         plans: tuple[object, ...] = ("--old-plan", old, "--new-plan", new),
     ) -> Ran:
         return run(
-            "flink", "rescale", "--flink", cluster.server.url, "--job-name", "shop",
+            "flink", "rescale", "--flink", cluster.server.url, "--flink-job", "shop",
             "--lake", tmp_path / "lake", "--job", "shop", "--jar-id", "run-plan.jar",
             "--arg", program, "--old-arg", "old.json", "--savepoints", f"file:{tmp_path}/sp",
             "--exports", tmp_path / "exports", "--engine", "local", *plans, *words,
@@ -319,7 +319,7 @@ def _killed(*_: object, **__: object) -> None:
 def test_a_change_of_sql_needs_both_plans_and_what_to_go_back_to(cluster: Cluster) -> None:
     """Else nothing is asked of the job."""
     words = (
-        "flink", "rescale", "--flink", cluster.server.url, "--job-id", JOB, "--lake", "lake",
+        "flink", "rescale", "--flink", cluster.server.url, "--flink-job", JOB, "--lake", "lake",
         "--job", "shop", "--jar-id", "x", "--exports", "/sp",
     )  # fmt: skip
     usage = run(*words, "--old-plan", "a", "--new-plan", "b")

@@ -470,8 +470,8 @@ def flink_and_script(to: Path) -> tuple[Path, Path]:
         ("types x --classpath y", "for a JAR, or --sql"),
         ("types x.jar --flink-home y --classpath z", "--classpath is for --sql"),
         ("types --sql a --arg b", "are for a JAR"),
-        ("types --sql a --flink-version 2.3 --timeout nan", "a number of seconds"),
-        ("check sql x --old-plan a --new-sql b --timeout inf", "a number of seconds"),
+        ("types --sql a --flink-version 2.3 --timeout nan", "'nan' is no duration"),
+        ("check sql x --old-plan a --new-sql b --timeout 0s", "must be at least 1"),
     ],
 )
 def test_words_that_do_not_belong_together_are_refused(words: str, says: str) -> None:

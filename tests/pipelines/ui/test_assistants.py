@@ -137,7 +137,7 @@ def test_a_lake_is_answered_as_by_the_commands(lake: Path) -> None:
         assert len(total["heaviest"]) == min(10, states["total"])
         (total,) = [
             each["heaviest"]
-            for name, each in (await asked.json("top", operator="kinds", rows=3, **of)).items()
+            for name, each in (await asked.json("top", operator="kinds", limit=3, **of)).items()
             if name == "total"
         ]
         assert len(total) == 3
@@ -303,7 +303,8 @@ def test_each_tool_that_shows_values_is_in_the_audit_file(lake: Path, *, values:
 
     known = {"job": "demo", "snapshot": "monday", "earlier": "monday", "later": "tuesday",
              "operator": "kinds", "key": "1", "query": "SELECT 1", "types": "{}",
-             "rows": 5}  # fmt: skip
+             "limit": 5, "state": None, "sort": "bytes", "since": "monday", "until": None,
+             "ahead": 7, "allow_non_restored_state": True}  # fmt: skip
 
     async def call_all(server: MCPServer) -> set[str]:
         tools = await server.list_tools()
@@ -322,7 +323,8 @@ def test_each_tool_that_shows_values_is_in_the_audit_file(lake: Path, *, values:
     assert ("check_integrity" in looks, ("sql", monday, {"query": "SELECT 1"}) in written) == (
         True, values
     )  # fmt: skip
-    assert (("diff", Name("demo", "tuesday"), {"earlier": "monday"}) in written) == values
+    of_diff = ("diff", Name("demo", "tuesday"), {"earlier": "monday", "sort": "bytes"})
+    assert (of_diff in written) == values
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,11 @@ from statelake.pipelines.cli.options import (
     answer,
     job_option,
     lake_option,
+    request_options,
     snapshot_named,
     snapshot_option,
 )
+from statelake.pipelines.requests.checks import CheckCompatibility
 
 
 @click.group()
@@ -40,25 +42,11 @@ check.add_command(check_sql)
 @lake_option
 @job_option
 @snapshot_option("--snapshot", "snapshot_id", required=True, help="The snapshot to be restored.")
-@click.option(
-    "--against",
-    required=True,
-    help="A file with the new types of states, or a savepoint of the new job.",
-)
-@click.option(
-    "--allow-non-restored-state",
-    is_flag=True,
-    help="The new job may lack an operator.",
-)
+@request_options(CheckCompatibility)
 @plugins_option
 @json_option
 def compatibility(
-    lake: str,
-    job: str,
-    snapshot_id: str,
-    against: str,
-    allow_non_restored_state: bool,
-    as_json_: bool,
+    lake: str, job: str, snapshot_id: str, request: CheckCompatibility, as_json_: bool
 ) -> None:
     """Check for every state whether a new job can use it: as it is, migrated, or not at all.
 
@@ -75,9 +63,6 @@ def compatibility(
           --against /savepoints/savepoint-of-the-new-job --json
     """
     opened = Lake(lake).job(job)
-    snapshot = opened[snapshot_named(opened, snapshot_id)]
-    verdicts = snapshot.check_compatibility(
-        against, allow_non_restored_state=allow_non_restored_state
-    )
+    verdicts = opened[snapshot_named(opened, snapshot_id)].check_compatibility(**vars(request))
     show(verdicts, as_json_=as_json_)
     answer(yes=not verdicts.faults)

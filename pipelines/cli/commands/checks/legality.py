@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from pathlib import Path
 
 import click
@@ -15,9 +14,11 @@ from statelake.pipelines.cli.options import (
     answer,
     configured_option,
     lake_is_meant,
+    request_options,
     snapshot_named,
     snapshot_option,
 )
+from statelake.pipelines.requests.checks import CheckLegality, CheckLegalityOfSavepoint
 
 
 @click.command()
@@ -25,8 +26,7 @@ from statelake.pipelines.cli.options import (
 @configured_option("lake", "The lake that holds the snapshot to be restored.")
 @configured_option("job", "The job's name in the lake.")
 @snapshot_option("--snapshot", "snapshot_id", help="The snapshot to be restored.")
-@click.option("--savepoint", help="A savepoint to be restored, in place of a snapshot.")
-@click.option("--allow-non-restored-state", is_flag=True, help="The job may lack an operator.")
+@request_options(CheckLegalityOfSavepoint)
 @plugins_option
 @json_option
 def legality(
@@ -34,8 +34,7 @@ def legality(
     lake: str | None,
     job: str | None,
     snapshot_id: str | None,
-    savepoint: str | None,
-    allow_non_restored_state: bool,
+    request: CheckLegalityOfSavepoint,
     as_json_: bool,
 ) -> None:
     """Report all that is wrong with the states that a job declares.
@@ -53,7 +52,7 @@ def legality(
     if not lake_is_meant():
         lake = job = None
     given = [lake, job, snapshot_id]
-    if (any(given) and not all(given)) or (savepoint and any(given)):
+    if (any(given) and not all(given)) or (request.savepoint and any(given)):
         raise click.UsageError("give --lake, --job and --snapshot, or --savepoint, or neither")
     if str(Path.cwd()) not in sys.path:
         # as `python -m` does: modules of the working directory can be imported
@@ -61,9 +60,9 @@ def legality(
     if lake and job and snapshot_id:
         opened = sl.Lake(lake).job(job)
         snapshot = opened[snapshot_named(opened, snapshot_id)]
-        check = partial(snapshot.check_legality, declared)
+        words = request.words(CheckLegality) | {"declared": declared}
+        findings = snapshot.check_legality(**words)
     else:
-        check = partial(sl.check_legality, declared, savepoint)
-    findings = check(allow_non_restored_state=allow_non_restored_state)
+        findings = sl.check_legality(**vars(request) | {"declared": declared})
     show(findings, as_json_=as_json_)
     answer(yes=not findings.faults)

@@ -11,7 +11,13 @@ import click
 from statelake.pipelines.api import Lake
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show, tell
-from statelake.pipelines.cli.options import answer, gathered, lake_option, request_options
+from statelake.pipelines.cli.options import (
+    answer,
+    gathered,
+    lake_option,
+    request_options,
+    yes_option,
+)
 from statelake.pipelines.keys import KEY_LINES, lines_of
 from statelake.pipelines.requests.erase import EraseFromLake
 from statelake.state_core.printable import public_location
@@ -79,7 +85,7 @@ asked_options = gathered(
 @click.option(
     "--by", "requested_by", default="", help="Who asks for it; by default this process's user."
 )
-@click.option("--yes", is_flag=True, help="Erase; without it nothing is written.")
+@yes_option
 @json_option
 def erase_command(
     lake: str,

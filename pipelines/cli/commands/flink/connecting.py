@@ -15,7 +15,8 @@ from rich.console import Console
 from statelake.pipelines.cli.options import DURATION, configured_option, gathered, option_of
 from statelake.pipelines.cli.settings import FILE, is_trusted
 from statelake.pipelines.live.jars import JarRun
-from statelake.pipelines.live.requests import Drill
+from statelake.pipelines.live.requests import Drill, Rescale
+from statelake.pipelines.requests.checks import Restoring
 from statelake.state_core.errors import DeclarationError
 from statelake.state_core.extras import require_extra
 from statelake.state_core.printable import printable
@@ -29,14 +30,9 @@ flink_option = configured_option(
     "flink", "The cluster's REST API: http://HOST:8081.", required=True
 )
 path_map_option = option_of(Drill, "path_map")
-form_option = click.option(
-    "--format",
-    "form",
-    type=click.Choice(["canonical", "native"]),
-    default="canonical",
-    show_default=True,
-    help="Native is quicker where there is much state; both are imported.",
-)
+flink_job_option = option_of(Rescale, "flink_job")
+savepoints_option = option_of(Rescale, "savepoints")
+format_option = option_of(Rescale, "format")
 
 
 def timeout_option(default: str, what: str) -> Callable[[Command], Command]:
@@ -44,21 +40,6 @@ def timeout_option(default: str, what: str) -> Callable[[Command], Command]:
     return click.option(
         "--timeout", type=DURATION, default=default, show_default=True, help=f"How long {what}."
     )
-
-
-def _flink_job(job_id: str | None, job_name: str | None) -> str:
-    if (job_id is None) == (job_name is None):
-        raise click.UsageError("give either --job-id or --job-name")
-    return job_id or job_name or ""
-
-
-# a job on the cluster: its id, or its name
-flink_job_options = gathered(
-    "flink_job",
-    _flink_job,
-    click.option("--job-id", metavar="ID", help="The job on the cluster, by its id."),
-    click.option("--job-name", metavar="NAME", help="The same, by its name."),
-)
 
 
 def _program(
@@ -81,9 +62,7 @@ program_options = gathered(
     click.option("--jar-id", help="The id of a JAR on the cluster."),
     click.option("--entry-class", default="", help="The class with `main`; by default the JAR's."),
     click.option("--arg", "arguments", multiple=True, help="An argument of the program."),
-    click.option(
-        "--allow-non-restored-state", is_flag=True, help="State without an operator may be lost."
-    ),
+    option_of(Restoring, "allow_non_restored_state"),
 )
 
 

@@ -8,7 +8,7 @@ import click
 
 from statelake.pipelines.cli.commands.flink.connecting import (
     connected,
-    flink_job_options,
+    flink_job_option,
     flink_option,
     seconds,
     timeout_option,
@@ -51,7 +51,7 @@ def jobs(flink: str, every: bool, as_json_: bool) -> None:
 
 @click.command()
 @flink_option
-@flink_job_options
+@flink_job_option
 @json_option
 def checkpoints(flink: str, flink_job: str, as_json_: bool) -> None:
     """Show the sizes and durations of a job's checkpoints over time.
@@ -61,9 +61,9 @@ def checkpoints(flink: str, flink_job: str, as_json_: bool) -> None:
 
     \b
     Examples:
-      statelake flink checkpoints --flink http://jm:8081 --job-name orders
+      statelake flink checkpoints --flink http://jm:8081 --flink-job orders
       statelake flink checkpoints --flink http://jm:8081 --json \\
-          --job-id 5f1e2c0a1b2c3d4e5f60718293a4b5c6
+          --flink-job 5f1e2c0a1b2c3d4e5f60718293a4b5c6
     """
     with connected(flink) as cluster:
         summary = cluster.checkpoints(cluster.find_job(flink_job).id)
@@ -88,7 +88,7 @@ def checkpoints(flink: str, flink_job: str, as_json_: bool) -> None:
 
 @click.command()
 @flink_option
-@flink_job_options
+@flink_job_option
 @timeout_option("5min", "it may take to end")
 @json_option
 def cancel(flink: str, flink_job: str, timeout: timedelta, as_json_: bool) -> None:
@@ -98,8 +98,8 @@ def cancel(flink: str, flink_job: str, timeout: timedelta, as_json_: bool) -> No
 
     \b
     Examples:
-      statelake flink cancel --flink http://jm:8081 --job-name canary
-      statelake flink cancel --flink http://jm:8081 --job-id 5f1e2c0a1b2c3d4e5f60718293a4b5c6
+      statelake flink cancel --flink http://jm:8081 --flink-job canary
+      statelake flink cancel --flink http://jm:8081 --flink-job 5f1e2c0a1b2c3d4e5f60718293a4b5c6
     """
     with connected(flink) as cluster:
         job = cluster.find_job(flink_job).id

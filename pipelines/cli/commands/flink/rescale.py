@@ -8,7 +8,6 @@ import click
 
 from statelake.pipelines.cli.commands.flink.connecting import (
     connected,
-    flink_job_options,
     flink_option,
     program_options,
     status_line,
@@ -21,10 +20,12 @@ from statelake.pipelines.cli.options import (
     engine_option,
     job_option,
     lake_option,
+    option_of,
     request_options,
 )
 from statelake.pipelines.live.jars import JarRun
 from statelake.pipelines.live.requests import Rescale
+from statelake.pipelines.requests.shared import Tried
 
 if TYPE_CHECKING:
     from statelake.pipelines.lake.change.sql_upgrading import NoUids
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 @click.command()
 @flink_option
-@flink_job_options
 @lake_option
 @job_option
 @program_options
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @click.option("--old-arg", "old_arguments", multiple=True, help="By default the same.")
 @optional_plan_options
 @request_options(Rescale)
-@click.option("--dry-run", is_flag=True, help="Only show the plan.")
+@option_of(Tried, "dry_run")
 @click.option("--roll-back", is_flag=True, help="Undo an earlier call that was killed.")
 @click.option("--take-over", is_flag=True, help="An earlier call on another machine has ended.")
 @engine_option
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 @json_option
 def rescale(
     flink: str,
-    flink_job: str,
     lake: str,
     job: str,
     program: JarRun,
@@ -81,13 +80,13 @@ def rescale(
 
     \b
     Examples:
-      statelake flink rescale --flink http://jm:8081 --job-name orders --lake lake --job orders \\
+      statelake flink rescale --flink http://jm:8081 --flink-job orders --lake lake --job orders \\
           --jar orders.jar --parallelism 12 --max-parallelism 1024 \\
           --savepoints s3://bucket/sp --exports /mnt/bucket/sp --path-map s3://bucket=/mnt/bucket
-      statelake flink rescale --flink http://jm:8081 --job-name orders --lake lake --job orders \\
+      statelake flink rescale --flink http://jm:8081 --flink-job orders --lake lake --job orders \\
           --jar orders-2.jar --old-jar orders-1.jar --migrate types.yaml \\
           --savepoints file:///sp --exports /sp --dry-run
-      statelake flink rescale --flink http://jm:8081 --job-name shop --lake lake --job shop \\
+      statelake flink rescale --flink http://jm:8081 --flink-job shop --lake lake --job shop \\
           --jar run-plan.jar --arg new.json --old-arg old.json --exports /sp \\
           --old-plan old.json --new-plan new.json --accept partly
     """
@@ -113,7 +112,7 @@ def rescale(
             old_arguments or program.arguments,
         )
         words = {
-            "cluster": cluster, "flink_job": flink_job, "program": program, "old": old,
+            "cluster": cluster, "program": program, "old": old,
             "old_plan": "" if plans is None else plans.old,
             "new_plan": "" if plans is None else plans.new, "no_uids": no_uids,
         }  # fmt: skip

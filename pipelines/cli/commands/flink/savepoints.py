@@ -10,10 +10,11 @@ import click
 
 from statelake.pipelines.cli.commands.flink.connecting import (
     connected,
-    flink_job_options,
+    flink_job_option,
     flink_option,
-    form_option,
+    format_option,
     path_map_option,
+    savepoints_option,
     seconds,
     status_line,
     timeout_option,
@@ -76,17 +77,17 @@ _import_options = gathered(
 
 @click.command()
 @flink_option
-@flink_job_options
-@click.option("--to", "directory", default="", help="The parent of its directory, on the cluster.")
-@form_option
+@flink_job_option
+@savepoints_option
+@format_option
 @timeout_option("10min", "it may take")
 @_import_options
 @json_option
 def savepoint(
     flink: str,
     flink_job: str,
-    directory: str,
-    form: str,
+    savepoints: str,
+    format: str,  # noqa: A002 - as the option
     timeout: timedelta,
     target: _ImportTarget | None,
     as_json_: bool,
@@ -98,15 +99,15 @@ def savepoint(
 
     \b
     Examples:
-      statelake flink savepoint --flink http://jm:8081 --job-name orders
-      statelake flink savepoint --flink http://jm:8081 --job-name orders --format native \\
-          --to s3://bucket/savepoints
-      statelake flink savepoint --flink http://jm:8081 --job-name orders --as monday \\
+      statelake flink savepoint --flink http://jm:8081 --flink-job orders
+      statelake flink savepoint --flink http://jm:8081 --flink-job orders --format native \\
+          --savepoints s3://bucket/savepoints
+      statelake flink savepoint --flink http://jm:8081 --flink-job orders --as monday \\
           --lake /data/lake --job orders --path-map s3://bucket=/mnt/bucket
     """
     with connected(flink) as cluster, status_line(quiet=as_json_) as report:
         location = cluster.take_savepoint(
-            cluster.find_job(flink_job).id, directory, form=form, timeout=seconds(timeout),
+            cluster.find_job(flink_job).id, savepoints, form=format, timeout=seconds(timeout),
             report=report,
         )  # fmt: skip
     _finish("took", location, target, as_json_)
@@ -114,21 +115,21 @@ def savepoint(
 
 @click.command()
 @flink_option
-@flink_job_options
-@click.option("--to", "directory", default="", help="The parent of its directory, on the cluster.")
+@flink_job_option
+@savepoints_option
 @click.option(
     "--drain", is_flag=True, help="Let all windows and timers fire first: for a job that is over."
 )
-@form_option
+@format_option
 @timeout_option("10min", "it may take")
 @_import_options
 @json_option
 def stop(
     flink: str,
     flink_job: str,
-    directory: str,
+    savepoints: str,
     drain: bool,
-    form: str,
+    format: str,  # noqa: A002 - as the option
     timeout: timedelta,
     target: _ImportTarget | None,
     as_json_: bool,
@@ -139,13 +140,13 @@ def stop(
 
     \b
     Examples:
-      statelake flink stop --flink http://jm:8081 --job-name orders \\
-          --to s3://bucket/savepoints
-      statelake flink stop --flink http://jm:8081 --job-name orders --drain --json
+      statelake flink stop --flink http://jm:8081 --flink-job orders \\
+          --savepoints s3://bucket/savepoints
+      statelake flink stop --flink http://jm:8081 --flink-job orders --drain --json
     """
     with connected(flink) as cluster, status_line(quiet=as_json_) as report:
         location = cluster.stop_with_savepoint(
-            cluster.find_job(flink_job).id, directory, form=form, drain=drain,
+            cluster.find_job(flink_job).id, savepoints, form=format, drain=drain,
             timeout=seconds(timeout), report=report,
         )  # fmt: skip
     _finish("stopped with", location, target, as_json_)

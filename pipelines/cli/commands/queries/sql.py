@@ -19,10 +19,12 @@ from statelake.pipelines.cli.options import (
     configured_option,
     inexact_option,
     lake_option,
+    option_of,
     query_memory_option,
     snapshot_named,
     snapshot_option,
 )
+from statelake.pipelines.requests.shared import Noted
 from statelake.state_core.errors import ReadOnlyError
 
 as_of_option = snapshot_option("--as-of", help="Read tables as they were in this snapshot.")
@@ -39,7 +41,7 @@ ROWS = 100
 @snapshot_option("--edit", "parent", metavar="SNAPSHOT", help="Make a new snapshot from this one.")
 @click.option("--as", "snapshot_id", metavar="SNAPSHOT", help="The name of the new snapshot.")
 @inexact_option
-@click.option("--note", default="", help="Kept with the new snapshot; say why.")
+@option_of(Noted, "note")
 @click.option(
     "--engine", "query_engine", type=click.Choice(["duckdb", "spark"]), default="duckdb",
     show_default=True, help="Run the query with Spark SQL, or with DuckDB in this process.",

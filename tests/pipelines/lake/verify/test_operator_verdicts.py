@@ -15,6 +15,7 @@ import pytest
 from statelake import open_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.verify.compatibility import check_against
+from statelake.state_core.errors import NotFoundError
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from statelake.state_core.model.handles import InlineHandle
 from statelake.state_core.model.key_groups import operator_id_of_uid
@@ -110,6 +111,21 @@ def test_nor_may_one_whose_state_has_no_tables(lake: Catalog, tmp_path: Path) ->
     found = check_against(nowhere, str(tmp_path / "old"))
     gone = {verdict.operator: verdict.result.reasons[0].old for verdict in found if verdict.fault}
     assert gone == {"opstate": "raw state", "gone": "its coordinator's state"}
+
+
+def test_only_some_operators_are_checked(lake: Catalog, tmp_path: Path) -> None:
+    """By uid or id, against a savepoint or a file of types; one that is not there is refused."""
+    record = import_as(lake, RULES.snapshot, "record")
+    types = tmp_path / "types.yaml"
+    types.write_text(str(open_snapshot(RULES.snapshot).types()))
+    for against in (str(RULES.snapshot), str(types)):
+        every = check_against(record, against)
+        label = every[0].operator
+        of_one = [each for each in every if each.operator == label]
+        for name in (label, operator_id_of_uid(label)):
+            assert check_against(record, against, [name]) == of_one
+        with pytest.raises(NotFoundError, match="no operator 'rule' has state; these have: "):
+            check_against(record, against, ["rule"])
 
 
 def test_operators_are_found_by_the_hash_of_their_uid(lake: Catalog) -> None:
