@@ -123,7 +123,7 @@ def check_legality(
         allow_non_restored_state: Whether an operator of the savepoint may be gone.
     """
     from statelake.pipelines.lake.verify.legality import check_declared, load_job
-    from statelake.state_core.formats import open_snapshot
+    from statelake.state_core.formats.reader import open_snapshot
     from statelake.state_core.runtime.legality.stored_states import held_operators
 
     job, stored = load_job(declared) if isinstance(declared, str) else declared, None
@@ -143,7 +143,7 @@ def diff(request: DiffSavepoints) -> Differences:
         SnapshotError: One can't be opened or read.
     """
     from statelake.pipelines.lake.verify.diffing import Differences
-    from statelake.state_core.formats import open_snapshot
+    from statelake.state_core.formats.reader import open_snapshot
 
     reading = request.words(Reading)
     names = []
@@ -191,7 +191,7 @@ def growth(request: GrowthOfSavepoints) -> Growth:
         NotFoundError: There are fewer than two.
     """
     from statelake.pipelines.find.growth import described, growth_of
-    from statelake.state_core.formats import open_snapshot
+    from statelake.state_core.formats.reader import open_snapshot
 
     reading = request.words(Reading)
     snapshots = (described(open_snapshot(each, **reading)) for each in request.savepoints)
@@ -207,7 +207,7 @@ def upgrade(request: UpgradeSavepoint) -> UpgradeOutcome:
         EncodeError: An argument can't be understood.
     """
     from statelake.pipelines.lake.change.migrations import values_as_bytes
-    from statelake.state_core.formats import open_snapshot
+    from statelake.state_core.formats.reader import open_snapshot
 
     with values_as_bytes(lambda: open_snapshot(request.savepoint, **request.words(Reading))):
         return _exported(request, LakeSnapshot.upgrade, Upgrading)

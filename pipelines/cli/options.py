@@ -12,7 +12,6 @@ interprets are left out.
 from __future__ import annotations
 
 import math
-import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,8 +25,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from statelake.pipelines.cli.help import more
-from statelake.pipelines.cli.settings import ENGINES, FILE, configured, is_trusted
-from statelake.pipelines.engine import MASTER, SPARK_CONF, SPARK_PACK
+from statelake.pipelines.cli.settings import FILE, configured, is_trusted
 from statelake.pipelines.requests.request import Asked, Option, Request, options_of
 from statelake.pipelines.requests.shared import (
     PlannedReading,
@@ -44,7 +42,6 @@ from statelake.state_core.errors import (
     SnapshotError,
     StateError,
 )
-from statelake.state_core.extras import require_extra
 from statelake.state_core.printable import printable, public_location
 
 if TYPE_CHECKING:
@@ -61,7 +58,7 @@ UNTRUSTED = "statelake.untrusted"  # key of `Context.meta`: a lake that only an 
 _HARMLESS = re.compile(r"\w[\w.@%+=:,-]*")
 
 
-class _Configured(click.Option):
+class Configured(click.Option):
     """An option that falls back to a value of `statelake.toml`."""
 
     def consume_value(
@@ -153,7 +150,7 @@ def configured_option(
         required: Whether the command needs it.
     """
     return click.option(
-        f"--{name}", cls=_Configured, envvar=f"STATELAKE_{name.upper()}", show_envvar=True,
+        f"--{name}", cls=Configured, envvar=f"STATELAKE_{name.upper()}", show_envvar=True,
         required=required, help=help_, shell_complete=_complete_jobs if name == "job" else None,
     )  # fmt: skip
 
@@ -522,59 +519,3 @@ def query_memory_option(help_: str) -> Callable[[Command], Command]:
     return more(
         click.option("--query-memory", type=Parsed("size", parse_size), metavar="SIZE", help=help_)
     )
-
-
-def engine_option(command: Command) -> Command:
-    """Add `--engine`, and the options of `cluster_options`."""
-    choice = click.option(
-        "--engine", cls=_Configured, type=click.Choice(ENGINES), default="auto", show_default=True,
-        help="Where to run; auto runs on this machine, or on a configured Spark cluster.",
-    )  # fmt: skip
-    return more(choice)(cluster_options(command))
-
-
-def cluster_options(command: Command) -> Command:
-    """Add `--master`, `--spark-pack` and `--spark-conf`, which Spark's session reads."""
-    for option in (
-        click.option(
-            "--spark-conf", multiple=True, metavar="KEY=VALUE", expose_value=False,
-            callback=_use_settings, help="A setting of Spark; may be repeated.",
-        ),
-        click.option(
-            "--spark-pack", envvar=SPARK_PACK, show_envvar=True, metavar="FILE", expose_value=False,
-            callback=partial(_use_setting, SPARK_PACK),
-            help="The archive of `statelake spark pack`, for executors without statelake.",
-        ),
-        click.option(
-            "--master", envvar=MASTER, show_envvar=True, metavar="URL", expose_value=False,
-            callback=partial(_use_setting, MASTER),
-            help="The cluster on which Spark runs: spark://HOST:PORT, yarn, sc://HOST:PORT.",
-        ),
-    ):  # fmt: skip
-        command = more(option)(command)
-    return command
-
-
-def _use_settings(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> None:
-    """Set Spark's settings for the session, as long as the command runs."""
-    for setting in given:
-        key, sign, _ = setting.partition("=")
-        if not (key and sign) or "\n" in setting:
-            raise click.BadParameter(f"{setting!r} is not KEY=VALUE", context, option)
-    _use_setting(SPARK_CONF, context, option, "\n".join(given))
-
-
-def _use_setting(name: str, context: click.Context, _: click.Parameter, value: str | None) -> None:
-    """Set the environment variable that the session reads, as long as the command runs."""
-    if not value or context.resilient_parsing:
-        return
-    require_extra("spark")
-    before = os.environ.get(name)
-    os.environ[name] = value
-
-    def restore() -> None:
-        os.environ.pop(name)
-        if before is not None:
-            os.environ[name] = before
-
-    context.call_on_close(restore)

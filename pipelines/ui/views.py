@@ -44,12 +44,11 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.files.held_directories import EXPORT_PREFIX, held_temporary
-from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.description import OperatorDescription
 from statelake.state_core.formats.key_weights import StateWeights
 from statelake.state_core.formats.layout.state_compatibility import Verdicts
 from statelake.state_core.formats.metadata.state_files import METADATA_FILE
-from statelake.state_core.formats.reader import Snapshot
+from statelake.state_core.formats.reader import Snapshot, open_snapshot
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.printable import Table, kind_text
 

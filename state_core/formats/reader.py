@@ -39,8 +39,8 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorMetadata,
     SubtaskState,
-    describe_properties,
     in_flight_bytes,
+    kind_and_format,
     major_version,
     raw_bytes,
     read_metadata,
@@ -49,7 +49,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
 from statelake.state_core.formats.metadata.state_files import METADATA_FILE, StateFiles
 from statelake.state_core.model import snapshot as model
 from statelake.state_core.model.entries import KeyedFile
-from statelake.state_core.model.handles import KeyGroupsHandle, KeyGroupsKind, OperatorHandle
+from statelake.state_core.model.handles import OperatorHandle
 from statelake.state_core.model.key_groups import check_parallelism, operator_id_of_uid
 from statelake.state_core.model.snapshot import OperatorState, Unread
 from statelake.state_core.printable import Table
@@ -486,23 +486,6 @@ def _no_snapshot(directory: Directory) -> NotASnapshotError:
     if below:
         remedy = f"did you mean {directory.full(below[-1])}?"
     return NotASnapshotError(problem, place=directory.full(), remedy=remedy)
-
-
-def kind_and_format(metadata: CheckpointMetadata) -> tuple[str, str]:
-    """Return kind and format, from the properties of version 4 and later, or from the handles."""
-    kind, format_name = describe_properties(metadata.properties)
-    if kind:
-        return kind, format_name
-    handles = [
-        subtask.managed_keyed
-        for operator in metadata.operators
-        for subtask in (operator.subtasks or {}).values()
-    ]
-    unified = any(
-        isinstance(handle, KeyGroupsHandle) and handle.kind is KeyGroupsKind.SAVEPOINT
-        for handle in handles
-    )
-    return ("savepoint", "canonical") if unified else ("", "")
 
 
 def _open_operator(

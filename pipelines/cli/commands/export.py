@@ -18,9 +18,9 @@ from statelake.pipelines.cli.commands.terminal import (
     tell,
     tell_times,
 )
+from statelake.pipelines.cli.engine_options import engine_option
 from statelake.pipelines.cli.options import (
     NamedSnapshot,
-    engine_option,
     request_options,
     typed_source_options,
 )

@@ -10,11 +10,11 @@ import click
 import statelake as sl
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show
+from statelake.pipelines.cli.engine_options import engine_option
 from statelake.pipelines.cli.options import (
     FLINK_TIMEOUT,
     NamedSnapshot,
     answer,
-    engine_option,
     gathered,
     option_of,
     request_options,
