@@ -129,7 +129,7 @@ def check_legality(
     job, stored = load_job(declared) if isinstance(declared, str) else declared, None
     if savepoint is not None:
         uids = [operator.uid for operator in job.operators]
-        stored = held_operators(open_snapshot(savepoint, uids=uids))
+        stored = held_operators(open_snapshot(savepoint, uids=uids).operators)
     return check_declared(job, stored, allow_missing=allow_non_restored_state)
 
 

@@ -24,7 +24,7 @@ import statelake as sl
 from statelake.pipelines.api import Lake, LakeSnapshot
 from statelake.pipelines.find.growth import Growth
 from statelake.pipelines.find.scanning import FoundSnapshot
-from statelake.pipelines.keys import KeyRows, as_far_as_found, key_table, rows_in_savepoint
+from statelake.pipelines.keys import KeyRows, as_far_as_found, key_table, rows_of_key
 from statelake.pipelines.lake.erase.audit_records import AuditRecord, broken_record
 from statelake.pipelines.lake.erase.planning import ErasurePlan
 from statelake.pipelines.lake.keys.key_history import KeyHistory
@@ -425,9 +425,7 @@ class Source:
         """
         snapshot = self.opened(name, partial=True)
         problems += snapshot.problems_of(keyed=True)
-        if isinstance(snapshot, LakeSnapshot):
-            return snapshot.key_rows(text)
-        parts = rows_in_savepoint(snapshot, text)
+        parts = rows_of_key(snapshot, text)
         return [as_far_as_found(rows, lambda error: self._tell(error, problems)) for rows in parts]
 
     def _tell(self, error: StateError, problems: list[str]) -> None:

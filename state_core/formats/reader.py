@@ -290,12 +290,7 @@ class Snapshot(model.Snapshot):
         """
         from statelake.state_core.formats.channels import record_serializer
 
-        return record_serializer(type, like, self._value_serializer)
-
-    def _value_serializer(self, operator: str, state: str) -> TypeSerializer:
-        from statelake.state_core.formats.channels import value_serializer
-
-        return value_serializer(self, operator, state)
+        return record_serializer(type, like, self)
 
     def top(
         self,
@@ -321,11 +316,7 @@ class Snapshot(model.Snapshot):
             NotFoundError: There is no such operator or state, or no keyed state at all.
             CorruptSnapshotError: The bytes are not entries.
         """
-        from statelake.state_core.formats.key_weights import (
-            expired_until,
-            weigh_operator,
-            weigh_readable,
-        )
+        from statelake.state_core.formats.key_weights import expired_until
 
         operators = self.keyed_operators(operator, state)
         lives = list(ttl)
@@ -333,13 +324,22 @@ class Snapshot(model.Snapshot):
         weighed = {}
         for each in operators:
             states = [keyed.name for keyed in each.keyed_states if state in (None, *keyed.labels)]
-            if problems is None:
-                weighed[each.label] = weigh_operator(each, limit, states=states, until=until)
-                continue
-            lost: dict[str, StateError] = {}
-            weighed[each.label] = weigh_readable(each, limit, lost, states=states, until=until)
-            problems += each.problems_among(lost)
+            lost: dict[str, StateError] | None = None if problems is None else {}
+            weighed[each.label] = self._weighed(each, limit, states, until, lost)
+            if problems is not None:
+                problems += each.problems_among(lost or {})
         return weighed
+
+    def _weighed(
+        self, operator: model.Operator, most: int, states: Sequence[str],
+        until: Sequence[int] = (), lost: dict[str, StateError] | None = None,
+    ) -> dict[str, StateWeights]:  # fmt: skip
+        """Return the heaviest keys of an operator's states; `lost` receives errors of states."""
+        from statelake.state_core.formats.key_weights import weigh_operator, weigh_readable
+
+        if lost is None:
+            return weigh_operator(operator, most, states=states, until=until)
+        return weigh_readable(operator, most, lost, states=states, until=until)
 
 
 def open_snapshot(
