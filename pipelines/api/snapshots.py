@@ -304,7 +304,7 @@ class LakeSnapshot(Snapshot):
         return types_of(schemas_of_record(self.record), wanted)
 
     def check_legality(
-        self, declared: JobDeclaration | str, *, allow_non_restored_state: bool = False
+        self: Snapshot, declared: JobDeclaration | str, *, allow_non_restored_state: bool = False
     ) -> JobFindings:
         """Return all that is wrong with a declared job that is to restore it.
 
@@ -393,7 +393,7 @@ class LakeSnapshot(Snapshot):
         return problems_kept_as_bytes(self.record, operator)
 
     @asks(OfKey)
-    def key_rows(self, request: OfKey) -> list[KeyRows]:
+    def key_rows(self: Snapshot, request: OfKey) -> list[KeyRows]:
         """Return the rows of one key of each operator, which are read when they are consumed.
 
         Raises:

@@ -46,6 +46,7 @@ from statelake.state_core.printable import printable, public_location
 
 if TYPE_CHECKING:
     from statelake.pipelines.api import Job, LakeSnapshot
+    from statelake.pipelines.api.savepoints import SavepointAt
     from statelake.pipelines.engine import Progress
     from statelake.pipelines.lake.catalog.snapshot_names import SnapshotId
     from statelake.pipelines.lake.tables.records import SnapshotRecord
@@ -384,23 +385,33 @@ class NamedSnapshot:
         if self.in_lake and target is not None:
             raise click.UsageError("--to is for a SAVEPOINT: a lake gets a new snapshot, to export")
 
-    def open(self, *, partial: bool = False) -> Snapshot:
-        """Open the savepoint or checkpoint, with the names of its plan.
+    def opened(self, progress: Progress | None = None, *, partial: bool = True) -> Snapshot:
+        """Return it to be read, with the names of its plan.
 
         Args:
-            partial: Whether to open it as far as it can be; see `refuse_problems`.
+            progress: Called with (done, total) by what takes long in a lake.
+            partial: Whether a savepoint is opened as far as it can be; see `refuse_problems`.
 
         Raises:
-            SnapshotError: The snapshot can't be read.
+            NotFoundError: There is no such job or snapshot.
+            SnapshotError: The savepoint can't be read.
             DeclarationError: The plan is not that of its job.
         """
+        if self.in_lake:
+            return self.stored(progress=progress)
         from statelake import open_snapshot  # noqa: PLC0415 - not for --help
 
         return open_snapshot(self.savepoint, partial=partial, **vars(self.reading))
 
-    def opened(self, progress: Progress | None = None) -> Snapshot:
-        """Return it to be read, as far as it can be."""
-        return self.stored(progress=progress) if self.in_lake else self.open(partial=True)
+    def placed(
+        self, engine: str = "auto", progress: Progress | None = None
+    ) -> LakeSnapshot | SavepointAt:
+        """Return it for an operation on all of it, which opens a savepoint."""
+        if self.in_lake:
+            return self.stored(engine, progress)
+        from statelake.pipelines.api.savepoints import SavepointAt  # noqa: PLC0415 - not for --help
+
+        return SavepointAt(self.savepoint, vars(self.reading) | {"progress": progress})
 
     def stored(self, engine: str = "auto", progress: Progress | None = None) -> LakeSnapshot:
         """Return the snapshot of the lake.

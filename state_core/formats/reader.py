@@ -9,8 +9,9 @@ import hashlib
 import os
 import posixpath
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from statelake.state_core.bounds import CELLS_IN_ALL, COUNTED_CELLS, STATES
@@ -340,6 +341,49 @@ class Snapshot(model.Snapshot):
         if lost is None:
             return weigh_operator(operator, most, states=states, until=until)
         return weigh_readable(operator, most, lost, states=states, until=until)
+
+
+@dataclass(frozen=True, repr=False)
+class PlacedSnapshot(Snapshot):
+    """An open savepoint or checkpoint that can be read again, by what is above this library.
+
+    Attributes:
+        place: Where it is: a path or URI; None if no other could open it so.
+        reading: How it is read: the arguments of `open_snapshot` that differ from their defaults.
+        methods: Returns the class of further methods, when one of them is used.
+    """
+
+    place: str | None = field(default=None, compare=False)
+    reading: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    methods: Callable[[], type] = field(default=lambda: object, compare=False)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            method = None if name.startswith("_") else getattr(self.methods(), name, None)
+            if method is None:
+                raise AttributeError(f"a snapshot has no attribute {name!r}")
+            return method.__get__(self)
+
+
+def placed(methods: Callable[[], type]) -> Callable[..., PlacedSnapshot]:
+    """Return `open_snapshot` for snapshots with the further methods of a class."""
+
+    @wraps(open_snapshot)
+    def opened(location: Any, **words: Any) -> PlacedSnapshot:
+        snapshot = open_snapshot(location, **words)
+        reading = {name: words[name] for name in ("allow_external", "uids", "plan", "decode")
+                   if words.get(name)}  # fmt: skip
+        place = None
+        if words.get("filesystem") is None and not isinstance(location, Directory):
+            place = os.fspath(location)
+            if words.get("storage_options"):
+                from statelake.state_core.files.storage_options import with_storage_options
+
+                place = with_storage_options(place, words["storage_options"])
+        return PlacedSnapshot(**vars(snapshot), place=place, reading=reading, methods=methods)
+
+    return opened
 
 
 def open_snapshot(

@@ -169,10 +169,7 @@ def check_sql(
     words = {"no_uids": no_uids, **vars(request)}
     plans = plans.within(timeout)
     old_plan, new_plan = plans.read()
-    if source.in_lake:
-        done = source.stored().check_sql(old_plan, new_plan, **words)
-    else:
-        done = sl.check_sql(source.savepoint, old_plan, new_plan, **words, **vars(source.reading))
+    done = source.placed().check_sql(old_plan, new_plan, **words)
     if done.right:
         plans.keep()
     show(done, as_json_=as_json_)
