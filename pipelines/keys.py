@@ -1,4 +1,4 @@
-"""Keys as text, the state of one key in a savepoint, and the sizes of keys.
+"""Keys as text, the state of one key in a snapshot, and the sizes of keys.
 
 A key is written as `statelake dump` prints it, in every command that takes keys.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -24,13 +24,12 @@ from statelake.pipelines.shown import (
     state_head,
     state_title,
 )
-from statelake.state_core.errors import EncodeError, NotFoundError, OversizedError, StateError
+from statelake.state_core.errors import EncodeError, OversizedError, StateError
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.keyed_layout import KEY, KEY_GROUP, RAW_KEY
-from statelake.state_core.formats.layout.keys import TIMESTAMP_BYTES
+from statelake.state_core.formats.layout.keys import TIMESTAMP_BYTES, encode_key
 from statelake.state_core.formats.whole_rows import whole_column
-from statelake.state_core.model.entries import FileOfFamilies
-from statelake.state_core.model.key_groups import EncodedKey
+from statelake.state_core.model.key_groups import EncodedKey, SoughtKey
 from statelake.state_core.model.snapshot import KeyedState, Operator, Snapshot, StateKind
 from statelake.state_core.nested import leaf_types
 from statelake.state_core.printable import Table, json_value
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 _BEGINS_ODD = re.compile(r'\s*["{\[]|\s*[-+]?\d')  # a number, a time, or a row with one
 KEY_LINES = "give a text file with a key a line"
 
-_Owner = TypeVar("_Owner")
 _COLUMNS = {
     "namespace": "namespace", "user_key": "user key", "timestamp": "fires", "value": "value",
     "ttl": "last access", "raw_key": "raw_key", "raw_value": "raw_value",
@@ -66,12 +64,18 @@ _EXAMPLES: tuple[tuple[Callable[[pa.DataType], bool], Any], ...] = (
 
 
 @dataclass(frozen=True)
-class OddKey:
-    """A key that no column can hold: its printed form, its value in the column, and its bytes."""
+class OwnedKey:
+    """A key of an operator, given as text.
 
-    value: Any
-    shown: Any
-    encoded: EncodedKey
+    Attributes:
+        owner: The operator.
+        whole: The key, with all that its column can't hold.
+        sought: What is looked up.
+    """
+
+    owner: Operator
+    whole: Any
+    sought: SoughtKey
 
 
 @dataclass(frozen=True)
@@ -261,47 +265,14 @@ def _is_object(text: str) -> bool:
         return False
 
 
-def keys_from_text(
-    text: str, owners: Sequence[tuple[_Owner, TypeSerializer]]
-) -> list[tuple[_Owner, Any]]:
-    """Parse a text as a key of several operators, and return those that can have the key.
-
-    Args:
-        text: The text.
-        owners: The operators, each with the serializer of its keys.
-
-    Raises:
-        EncodeError: The text is not a key of any of the types.
-        NotFoundError: There is no operator with keys.
-    """
-    if not owners:
-        raise NotFoundError("there is no keyed state", remedy="name a snapshot that has some")
-    types = {serializer.name: serializer for _, serializer in owners}
-    keys: list[tuple[_Owner, Any]] = []
-    for owner, serializer in owners:
-        with suppress(EncodeError):
-            keys.append((owner, key_from_text(text, serializer)))
-    if not keys:
-        if len(types) == 1:
-            key_from_text(text, owners[0][1])  # raises the error with the reason
-        shown = [f"{name} (such as {_example_text(key)})" for name, key in types.items()]
-        more = f" and {len(shown) - SHOWN_TYPES} more" if len(shown) > SHOWN_TYPES else ""
-        raise EncodeError(
-            f"{_short(text)} is no key of any operator",
-            remedy=f"keys are of type {', '.join(shown[:SHOWN_TYPES])}{more}; write them as"
-            " `statelake dump` prints them",
-        )
-    return keys
-
-
-def odd_key(states: Iterable[KeyedState], key: TypeSerializer, text: str) -> OddKey | None:
+def odd_key(owner: Operator, key: TypeSerializer, text: str) -> OwnedKey | None:
     """Return the key with a printed form that no column can hold; None without such a key.
 
     The text can't be converted to the key's bytes, so that the keys of all key groups are read.
 
     Args:
-        states: The keyed states of its operator.
-        key: The operator's key serializer.
+        owner: The operator.
+        key: Its key serializer.
         text: The text, as `find` and `top` print keys.
 
     Raises:
@@ -313,11 +284,11 @@ def odd_key(states: Iterable[KeyedState], key: TypeSerializer, text: str) -> Odd
     with suppress(ValueError, RecursionError):
         wanted.append(json.loads(text))
     lost: StateError | None = None
-    for state in states:
+    for state in owner.keyed_states:
         if RAW_KEY not in state.schema.names:
             continue
         try:
-            odd = _odd_key_in(state, key, wanted)
+            odd = _odd_key_in(owner, state, key, wanted)
         except OversizedError:
             raise
         except StateError as error:  # other states may have the key
@@ -330,7 +301,9 @@ def odd_key(states: Iterable[KeyedState], key: TypeSerializer, text: str) -> Odd
     return None
 
 
-def _odd_key_in(state: KeyedState, key: TypeSerializer, wanted: Sequence[Any]) -> OddKey | None:
+def _odd_key_in(
+    owner: Operator, state: KeyedState, key: TypeSerializer, wanted: Sequence[Any]
+) -> OwnedKey | None:
     """Return the first key of a state that no column can hold and whose form is in `wanted`."""
     at = TIMESTAMP_BYTES if state.kind is StateKind.TIMERS else 0
     for batch in state.batches(columns=[KEY_GROUP, KEY, RAW_KEY]):
@@ -341,9 +314,9 @@ def _odd_key_in(state: KeyedState, key: TypeSerializer, wanted: Sequence[Any]) -
                 source = DataInput(rows.column(RAW_KEY)[row].as_py()[at:])
                 with whole_values():
                     key.read(source)
-                group, shown = (rows.column(name)[row].as_py() for name in (KEY_GROUP, KEY))
+                group, value = (rows.column(name)[row].as_py() for name in (KEY_GROUP, KEY))
                 encoded = EncodedKey(bytes(source.data[: source.position]), group)
-                return OddKey(each, shown, encoded)
+                return OwnedKey(owner, each, SoughtKey(value, encoded))
     return None
 
 
@@ -353,87 +326,88 @@ def _holds_less(kind: pa.DataType) -> bool:
     return any(pa.types.is_decimal(leaf) or pa.types.is_temporal(leaf) for leaf in leaves)
 
 
-def keys_of_owners(
+def keys_in(
+    snapshot: Snapshot,
     text: str,
-    owners: Sequence[tuple[_Owner, TypeSerializer]],
-    states_of: Callable[[_Owner], Iterable[KeyedState]],
-    unread: list[tuple[_Owner, StateError]] | None = None,
-) -> list[tuple[_Owner, Any, OddKey | None]]:
-    """Return the operators that can have a key, each with the key or the `OddKey` of the text.
+    *,
+    operator: str | None = None,
+    state: str | None = None,
+    unread: list[tuple[Operator, StateError]] | None = None,
+) -> list[OwnedKey]:
+    """Return a key as each operator has it that can have it.
 
     Args:
-        text: The text.
-        owners: As for `keys_from_text`.
-        states_of: Returns the keyed states of an operator.
+        snapshot: The snapshot: a savepoint, a checkpoint, or one of a lake.
+        text: The key as text, for `key_from_text`.
+        operator: Only of this operator: its uid, name or id.
+        state: Only of operators with a keyed state of that name.
         unread: Receives the operators in which the text can't be searched, with the error; without
             it, the error is raised.
 
     Raises:
-        EncodeError: The text is not a key of any of them.
-        NotFoundError: There is no operator with keys.
+        EncodeError: No operator can have that key.
+        NotFoundError: There is no such operator or state, or no keyed state at all.
     """
-    refused: EncodeError | None = None
-    try:
-        parsed = keys_from_text(text, owners)
-    except EncodeError as error:
-        parsed, refused = [], error
-    known = {id(owner): value for owner, value in parsed}
-    keys: list[tuple[_Owner, Any, OddKey | None]] = []
-    for owner, key in owners:
-        if id(owner) in known:
-            keys.append((owner, known[id(owner)], None))
-            continue
+    keys: list[OwnedKey] = []
+    types: dict[str, TypeSerializer] = {}
+    for owner in snapshot.keyed_operators(operator, state):
+        key = owner.keyed_states[0].layout.key
+        types[key.name] = key
         try:
-            odd = odd_key(states_of(owner), key, text)
-        except StateError as error:
-            if unread is None or isinstance(error, OversizedError):
-                raise
-            unread.append((owner, error))
-            continue
-        if odd is not None:
-            keys.append((owner, odd.value, odd))
-    if refused is not None and not keys and not unread:
-        raise refused
+            value = key_from_text(text, key)
+        except EncodeError:
+            try:
+                odd = odd_key(owner, key, text)
+            except StateError as error:
+                if unread is None or isinstance(error, OversizedError):
+                    raise
+                unread.append((owner, error))
+                continue
+            keys += [] if odd is None else [odd]
+        else:
+            encoded = encode_key(key, value, owner.max_parallelism)
+            keys.append(OwnedKey(owner, value, SoughtKey(value, encoded)))
+    if not keys and not unread:
+        raise _no_key(text, types)
     return keys
 
 
-def rows_in_savepoint(
+def _no_key(text: str, types: dict[str, TypeSerializer]) -> EncodeError:
+    """Return the error that a text is not a key of any of the types; of one with the reason."""
+    if len(types) == 1:
+        try:
+            key_from_text(text, next(iter(types.values())))
+        except EncodeError as error:
+            return error
+    shown = [f"{name} (such as {_example_text(key)})" for name, key in types.items()]
+    more = f" and {len(shown) - SHOWN_TYPES} more" if len(shown) > SHOWN_TYPES else ""
+    return EncodeError(
+        f"{_short(text)} is no key of any operator",
+        remedy=f"keys are of type {', '.join(shown[:SHOWN_TYPES])}{more}; write them as"
+        " `statelake dump` prints them",
+    )
+
+
+def rows_of_key(
     snapshot: Snapshot, text: str, *, operator: str | None = None, state: str | None = None
 ) -> list[KeyRows]:
-    """Return the state of a key in a savepoint or checkpoint.
-
-    Args:
-        snapshot: The snapshot.
-        text: The key as text, for `key_from_text`.
-        operator: Only of this operator: its uid, name or id.
-        state: Only of the state of that name.
+    """Return the state of a key in a snapshot; arguments and errors as for `keys_in`.
 
     Returns:
-        The rows for each operator that can have such a key. If the keys of another operator can't
-        be read, its error is raised after the last rows.
-
-    Raises:
-        EncodeError: No operator can have that key.
-        NotFoundError: There is no such operator or state, or no keyed state at all.
-        SnapshotError: The keys of the only operators that may have it can't be read.
+        The rows for each operator that can have such a key, which are read when they are consumed.
+        If the keys of another operator can't be read, its error is raised after the last rows.
     """
-    owners = [
-        (each, next(layout.key for file in each.keyed_files for layout in file.layouts))
-        for each in snapshot.keyed_operators(operator, state)
-    ]
-    rows = []
     unread: list[tuple[Operator, StateError]] = []
-    for owner, value, odd in keys_of_owners(text, owners, lambda owner: owner.keyed_states, unread):
-        encoded = owner.keyed_files[0].encode_key(value) if odd is None else odd.encoded
-        rows.append(
-            KeyRows(
-                owner.label,
-                owner.keyed_states[0].key_type,
-                plain(value),
-                encoded.key_group,
-                _batches(owner, encoded, state),
-            )
+    rows = [
+        KeyRows(
+            each.owner.label,
+            each.owner.keyed_states[0].key_type,
+            plain(each.whole),
+            each.sought.encoded.key_group,
+            each.owner.rows_of_key(each.sought, state),
         )
+        for each in keys_in(snapshot, text, operator=operator, state=state, unread=unread)
+    ]
     for owner, error in unread:
         lost = error.within(f"operator {owner.label}")
         if not rows:
@@ -448,42 +422,6 @@ def _ending_in(
     """Yield rows, and then raise an error."""
     yield from batches
     raise error
-
-
-def _batches(
-    operator: Operator, key: EncodedKey, state: str | None
-) -> Iterator[tuple[KeyedState, pa.RecordBatch]]:
-    """Yield the rows of a key, of all states of an operator or of one; each file is read once.
-
-    An error of unreadable state is raised after all other rows.
-    """
-    states = {keyed.name: keyed for keyed in operator.keyed_states}
-    lost: StateError | None = None
-    for file in operator.keyed_files:
-        indexes = [
-            index for index, keyed in enumerate(file.states) if state in (None, *keyed.labels)
-        ]
-        apart = [[index] for index in indexes] if isinstance(file, FileOfFamilies) else [indexes]
-        for together in apart:
-            batches = file.entries_of_key(key, together)
-            while True:
-                at = together[0] if len(together) == 1 else None  # the state being read
-                try:
-                    entries = next(batches)
-                    at = int(entries.state_of[0])
-                    rows = file.decode(at, entries)
-                except StopIteration:
-                    break
-                except OversizedError:
-                    raise
-                except StateError as error:
-                    # other entries are still read; an error of the file ends its batches
-                    name = "" if at is None else f", state {file.states[at].name!r}"
-                    lost = lost or error.within(f"operator {operator.label}{name}")
-                    continue
-                yield states[file.states[at].name], rows
-    if lost is not None:
-        raise lost
 
 
 def _short(text: str) -> str:

@@ -29,6 +29,7 @@ Public are the names below, `statelake.dagster`, and what `docs/python.md` lists
 change.
 """
 
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         upgrade,
         warm,
     )
+    from statelake.pipelines.api.savepoints import open_snapshot
     from statelake.pipelines.find.copying import copy_checkpoints, copy_snapshot
     from statelake.pipelines.find.scanning import scan
     from statelake.pipelines.live.canary import drill
@@ -57,7 +59,7 @@ if TYPE_CHECKING:
     from statelake.pipelines.sql_jobs.job_types import job_types
     from statelake.pipelines.sql_jobs.sql_scripts import compile_sql, sql_types
     from statelake.state_core.errors import StateError
-    from statelake.state_core.formats.reader import Snapshot, open_snapshot
+    from statelake.state_core.formats.reader import Snapshot
     from statelake.state_core.formats.writing.new_snapshot import write_snapshot
     from statelake.state_core.formats.writing.new_states import (
         NewKeyedState,
@@ -127,13 +129,21 @@ _MODULES = {
     "pipelines.sql_jobs.job_types": ("job_types",),
     "pipelines.sql_jobs.sql_scripts": ("compile_sql", "sql_types"),
     "state_core.errors": ("StateError",),
-    "state_core.formats.reader": ("Snapshot", "open_snapshot"),
+    "state_core.formats.reader": ("Snapshot",),
     "state_core.formats.writing.new_snapshot": ("write_snapshot",),
     "state_core.formats.writing.new_states": ("NewKeyedState", "NewOperator", "NewOperatorState"),
     "state_core.model.handles": ("KeyGroupRange",),
     "state_core.model.snapshot": ("KeyedState", "Operator", "StateKind"),
 }  # fmt: skip
 _LONGER = {"check_integrity": "check_snapshot", "salvage": "salvage_snapshot"}
+
+
+@cache
+def _opener() -> object:
+    """Return `open_snapshot` for snapshots with the methods of `SavepointAt`, loaded when used."""
+    reader = import_module(f"{__name__}.state_core.formats.reader")
+    place = f"{__name__}.pipelines.api.savepoints"
+    return reader.placed(lambda: import_module(place).SavepointAt)
 
 
 def __dir__() -> list[str]:
@@ -144,4 +154,6 @@ def __getattr__(name: str) -> object:
     for module, names in _MODULES.items():
         if name in names:
             return getattr(import_module(f"{__name__}.{module}"), _LONGER.get(name, name))
+    if name == "open_snapshot":
+        return _opener()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

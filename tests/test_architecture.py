@@ -71,7 +71,6 @@ COMMAND_IMPORTS = {
     "pipelines.sql_jobs.requests": "plans and scripts are named as in Dagster's settings",
     "pipelines.sql_jobs.sql_scripts": "the same",
     "pipelines.shown": "values as text",
-    "pipelines.times": "durations as text",
     "pipelines.yaml_lines": "the file of --kryo",
     "state_core.errors": "errors, which become exit codes",
     "state_core.printable": "names of untrusted files, escaped",
@@ -124,7 +123,7 @@ APART = (
     ("pipelines.live", "pipelines.spark"),
     *(
         (f"state_core.formats.keyed.{one}", f"state_core.formats.keyed.{other}")
-        for one, other in combinations(("unified", "heap", "rocksdb", "changelog"), 2)
+        for one, other in combinations(("unified_file", "heap", "rocksdb", "changelog"), 2)
     ),
 )
 FORBIDDEN = {
@@ -192,7 +191,7 @@ PATHS_BY_HAND = {
     "pipelines.bootstrap.bootstrapping": ({"pathlib", "Directory"}, USERS_OWN),
     "pipelines.live.connection": ({"pathlib"}, USERS_OWN),
     "pipelines.find.path_map": ({"Directory"}, USERS_OWN),
-    "pipelines.cli.standard_files": ({"os.open"}, "the null device"),
+    "pipelines.cli.main": ({"os.open"}, "the null device"),
     "pipelines.cli.settings": (
         {"pathlib", "os.open"}, USERS_OWN,
     ),

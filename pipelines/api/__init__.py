@@ -18,6 +18,7 @@
 `plans`        `Erasure` and `LiveRescale`: planned, then executed
 `checkpoints`  `Checkpoints`: those of running tasks
 `functions`    functions of savepoints, without a lake
+`savepoints`   `SavepointAt`: those of one savepoint, and what a temporary lake gives it
 =============  =====================================================================
 
 Methods and parameters are called as the command's words are. A snapshot is named as on the command

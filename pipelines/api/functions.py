@@ -113,13 +113,13 @@ def report(request: SavepointPage) -> ReportResult:
 def check_legality(request: CheckLegalityOfSavepoint) -> JobFindings:
     """Return all that is wrong with a declared job, also with its restore from a savepoint."""
     from statelake.pipelines.lake.verify.legality import check_declared, load_job
-    from statelake.state_core.formats import open_snapshot
+    from statelake.state_core.formats.reader import open_snapshot
     from statelake.state_core.runtime.legality.stored_states import held_operators
 
     job, stored = load_job(request.declared), None
     if request.savepoint is not None:
         uids = [operator.uid for operator in job.operators]
-        stored = held_operators(open_snapshot(request.savepoint, uids=uids))
+        stored = held_operators(open_snapshot(request.savepoint, uids=uids).operators)
     return check_declared(job, stored, allow_missing=request.allow_non_restored_state)
 
 
@@ -133,7 +133,7 @@ def diff(request: DiffSavepoints) -> Differences:
         SnapshotError: One can't be opened or read.
     """
     from statelake.pipelines.lake.verify.diffing import Differences
-    from statelake.state_core.formats import open_snapshot
+    from statelake.state_core.formats.reader import open_snapshot
 
     reading = request.words(Reading)
     names = []
@@ -181,7 +181,7 @@ def growth(request: GrowthOfSavepoints) -> Growth:
         NotFoundError: There are fewer than two.
     """
     from statelake.pipelines.find.growth import described, growth_of
-    from statelake.state_core.formats import open_snapshot
+    from statelake.state_core.formats.reader import open_snapshot
 
     reading = request.words(Reading)
     snapshots = (described(open_snapshot(each, **reading)) for each in request.savepoints)
@@ -197,7 +197,7 @@ def upgrade(request: UpgradeSavepoint) -> UpgradeOutcome:
         EncodeError: An argument can't be understood.
     """
     from statelake.pipelines.lake.change.migrations import values_as_bytes
-    from statelake.state_core.formats import open_snapshot
+    from statelake.state_core.formats.reader import open_snapshot
 
     with values_as_bytes(lambda: open_snapshot(request.savepoint, **request.words(Reading))):
         return _exported(request, LakeSnapshot.upgrade, Upgrading)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
 from statelake.pipelines.lake.catalog.snapshot_names import SnapshotId
-from statelake.pipelines.lake.tables.records import HoldRecord, OperatorRecord, SnapshotRecord
+from statelake.pipelines.lake.tables.records import HoldRecord, SnapshotRecord
 from statelake.pipelines.live.requests import Canary
 from statelake.pipelines.requests.changes import CheckSql, Migrate, Upgrade, UpgradeSql
 from statelake.pipelines.requests.checks import CheckCompatibility, CheckLegality
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from statelake.pipelines.sql_jobs.sql_upgrades import SqlUpgrade
     from statelake.state_core.connectors.sinks import Sink
     from statelake.state_core.connectors.sources import SourceState
+    from statelake.state_core.errors import StateError
     from statelake.state_core.formats.key_weights import StateWeights
     from statelake.state_core.formats.layout.state_compatibility import Verdicts
     from statelake.state_core.formats.layout.state_types import StateTypes
     from statelake.state_core.model.channels import Channel
     from statelake.state_core.model.finding import SearchResult
     from statelake.state_core.runtime.declarations.findings import JobFindings
-    from statelake.state_core.serializers.framework.base import TypeSerializer
 
 
 Result = TypeVar("Result")
@@ -297,15 +297,12 @@ class LakeSnapshot(Snapshot):
         return types_of(schemas_of_record(self.record), wanted)
 
     @asks(CheckLegality)
-    def check_legality(self, request: CheckLegality) -> JobFindings:
+    def check_legality(self: Snapshot, request: CheckLegality) -> JobFindings:
         """Return all that is wrong with a declared job that is to restore it."""
-        from statelake.pipelines.lake.verify.legality import (
-            check_declared,
-            held_of_record,
-            load_job,
-        )
+        from statelake.pipelines.lake.verify.legality import check_declared, load_job
+        from statelake.state_core.runtime.legality.stored_states import held_operators
 
-        job, stored = load_job(request.declared), held_of_record(self.record)
+        job, stored = load_job(request.declared), held_operators(self.operators)
         return check_declared(job, stored, allow_missing=request.allow_non_restored_state)
 
     def sources(self) -> list[SourceState]:
@@ -320,11 +317,6 @@ class LakeSnapshot(Snapshot):
 
         return self._read(partial(recorded_sinks, self._catalog.location))
 
-    def _value_serializer(self, operator: str, state: str) -> TypeSerializer:
-        from statelake.pipelines.lake.catalog.recorded_channels import recorded_value
-
-        return recorded_value(self.record, operator, state)
-
     def channels(self) -> list[Channel]:
         """Return its channels with records in flight; `read_channels` reads what is in them."""
         from statelake.pipelines.lake.catalog.recorded_channels import recorded_channels
@@ -332,20 +324,26 @@ class LakeSnapshot(Snapshot):
         return recorded_channels(self._catalog.directory, self.record)
 
     @like(Snapshot.top)
-    def top(self, limit: int = 10, **words: Any) -> dict[str, dict[str, StateWeights]]:
+    def top(self, *values: Any, **words: Any) -> dict[str, dict[str, StateWeights]]:
         """Return the heaviest keys of each keyed state."""
-        from statelake.pipelines.lake.keys.heavy_keys import weigh_snapshot
-        from statelake.state_core.formats.key_weights import expired_until
 
-        words.pop("problems", None)  # all of it can be read
-        until = expired_until(words.pop("at", None) or self.taken_at, words.pop("ttl", ()))
+        def weigh(record: SnapshotRecord) -> dict[str, dict[str, StateWeights]]:
+            return Snapshot.top(LakeSnapshot(self.job, record), *values, **words)
 
-        def weigh(record: SnapshotRecord) -> list[tuple[OperatorRecord, dict[str, StateWeights]]]:
-            return weigh_snapshot(
-                self._catalog, record, limit, **words, until=until, progress=self.job.progress
-            )
+        return self._read(weigh)
 
-        return {owner.label: states for owner, states in self._read(weigh)}
+    def _weighed(
+        self, operator: Operator, most: int, states: Sequence[str],
+        until: Sequence[int] = (), lost: dict[str, StateError] | None = None,
+    ) -> dict[str, StateWeights]:  # fmt: skip
+        from statelake.pipelines.lake.keys.heavy_keys import weigh_recorded
+
+        recorded = next(
+            each for each in self.record.operators if each.operator_id == operator.operator_id
+        )
+        return weigh_recorded(
+            self._catalog, recorded, most, wanted=states, until=until, progress=self.job.progress
+        )
 
     @like(Snapshot.find)
     def find(self, value: object, **words: Any) -> SearchResult:
@@ -381,18 +379,16 @@ class LakeSnapshot(Snapshot):
         return problems_kept_as_bytes(self.record, operator)
 
     @asks(OfKey)
-    def key_rows(self, request: OfKey) -> list[KeyRows]:
+    def key_rows(self: Snapshot, request: OfKey) -> list[KeyRows]:
         """Return the rows of one key of each operator, which are read when they are consumed.
 
         Raises:
             EncodeError: No operator can have that key.
             NotFoundError: There is no such operator or state, or no keyed state at all.
         """
-        from statelake.pipelines.keys import key_text
-        from statelake.pipelines.lake.keys.one_key import rows_in_lake
+        from statelake.pipelines.keys import key_text, rows_of_key
 
-        text = key_text(request.key)
-        return rows_in_lake(self._catalog, self.record, text, **request.words(Selection))
+        return rows_of_key(self, key_text(request.key), **request.words(Selection))
 
     @asks(Page)
     def report(self, request: Page) -> ReportResult:

@@ -12,6 +12,7 @@ import atexit
 import errno
 import gc
 import importlib
+import io
 import os
 import re
 import signal
@@ -24,7 +25,6 @@ import click
 from click.shell_completion import CompletionItem
 
 from statelake.pipelines.cli.help import show_usual_first
-from statelake.pipelines.cli.standard_files import cut_off, lose, print_to_the_end
 from statelake.state_core.errors import (
     HeldError,
     IncompatibleError,
@@ -111,7 +111,7 @@ GROUPS = {
         ),
         "copy": ("scanning:copy", "Copy a savepoint or checkpoint to another place"),
         "flink": ("flink.group:flink", "Operate the jobs of a live Flink cluster"),
-        "orphans": ("scanning:orphans", "Find files that no checkpoint needs, and delete them"),
+        "orphans": ("orphans:orphans", "Find files that no checkpoint needs, and delete them"),
     },
     "Run": {
         "run": ("run:run", "Run a job of process functions"),
@@ -344,6 +344,62 @@ def _system_refusal(error: BaseException) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
+
+
+class _Heard(io.FileIO):
+    """A file of which the rest is lost when its reader leaves."""
+
+    def write(self, data: Any) -> int:
+        """Write, or lose it."""
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            lose(self.fileno())
+            return len(data)
+
+
+def lose(number: int) -> None:
+    """Let what is printed to a descriptor go nowhere."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    if nowhere != number:
+        os.dup2(nowhere, number)
+        os.close(nowhere)
+
+
+def print_to_the_end() -> None:
+    """Open the standard files that are closed, as others would get their numbers; lose no errors.
+
+    What a reader does not want any more is lost, and no error: `statelake migrate ... | head -1`
+    would else stop half way, and `statelake check ... | head` would say yes where it is no.
+    """
+    for number in range(3):
+        if not _is_open(number):
+            lose(number)
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        before = getattr(sys, name)
+        if before is not None:
+            before.flush()
+        text = io.TextIOWrapper(
+            io.BufferedWriter(_Heard(number, "w", closefd=False)),
+            encoding=getattr(before, "encoding", "utf-8"),
+            errors=getattr(before, "errors", "backslashreplace"),
+            line_buffering=getattr(before, "line_buffering", False),
+        )
+        setattr(sys, name, text)
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+
+
+def cut_off() -> None:
+    """Let a reader that leaves be an error again, for what would be long, and says no more."""
+    if sys.__stdout__ is not None:
+        sys.stdout = sys.__stdout__
 
 
 if __name__ == "__main__":

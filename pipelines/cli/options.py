@@ -11,7 +11,6 @@ interprets are left out.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,8 +24,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from statelake.pipelines.cli.help import more
-from statelake.pipelines.cli.settings import ENGINES, FILE, configured, is_trusted
-from statelake.pipelines.engine import MASTER, SPARK_CONF, SPARK_PACK
+from statelake.pipelines.cli.settings import FILE, configured, is_trusted
 from statelake.pipelines.requests.request import Asked, Option, Request, options_of
 from statelake.pipelines.requests.shared import (
     PlannedReading,
@@ -43,11 +41,11 @@ from statelake.state_core.errors import (
     SnapshotError,
     StateError,
 )
-from statelake.state_core.extras import require_extra
 from statelake.state_core.printable import printable, public_location
 
 if TYPE_CHECKING:
     from statelake.pipelines.api import Job, LakeSnapshot
+    from statelake.pipelines.api.savepoints import SavepointAt
     from statelake.pipelines.engine import Progress
     from statelake.pipelines.lake.catalog.snapshot_names import SnapshotId
     from statelake.pipelines.lake.tables.records import SnapshotRecord
@@ -60,7 +58,7 @@ UNTRUSTED = "statelake.untrusted"  # key of `Context.meta`: a lake that only an 
 _HARMLESS = re.compile(r"\w[\w.@%+=:,-]*")
 
 
-class _Configured(click.Option):
+class Configured(click.Option):
     """An option that falls back to a value of `statelake.toml`."""
 
     def consume_value(
@@ -152,7 +150,7 @@ def configured_option(
         required: Whether the command needs it.
     """
     return click.option(
-        f"--{name}", cls=_Configured, envvar=f"STATELAKE_{name.upper()}", show_envvar=True,
+        f"--{name}", cls=Configured, envvar=f"STATELAKE_{name.upper()}", show_envvar=True,
         required=required, help=help_, shell_complete=_complete_jobs if name == "job" else None,
     )  # fmt: skip
 
@@ -378,23 +376,33 @@ class NamedSnapshot:
         if self.in_lake and target is not None:
             raise click.UsageError("--to is for a SAVEPOINT: a lake gets a new snapshot, to export")
 
-    def open(self, *, partial: bool = False) -> Snapshot:
-        """Open the savepoint or checkpoint, with the names of its plan.
+    def opened(self, progress: Progress | None = None, *, partial: bool = True) -> Snapshot:
+        """Return it to be read, with the names of its plan.
 
         Args:
-            partial: Whether to open it as far as it can be; see `refuse_problems`.
+            progress: Called with (done, total) by what takes long in a lake.
+            partial: Whether a savepoint is opened as far as it can be; see `refuse_problems`.
 
         Raises:
-            SnapshotError: The snapshot can't be read.
+            NotFoundError: There is no such job or snapshot.
+            SnapshotError: The savepoint can't be read.
             DeclarationError: The plan is not that of its job.
         """
+        if self.in_lake:
+            return self.stored(progress=progress)
         from statelake import open_snapshot  # noqa: PLC0415 - not for --help
 
         return open_snapshot(self.savepoint, partial=partial, **vars(self.reading))
 
-    def opened(self, progress: Progress | None = None) -> Snapshot:
-        """Return it to be read, as far as it can be."""
-        return self.stored(progress=progress) if self.in_lake else self.open(partial=True)
+    def placed(
+        self, engine: str = "auto", progress: Progress | None = None
+    ) -> LakeSnapshot | SavepointAt:
+        """Return it for an operation on all of it, which opens a savepoint."""
+        if self.in_lake:
+            return self.stored(engine, progress)
+        from statelake.pipelines.api.savepoints import SavepointAt  # noqa: PLC0415 - not for --help
+
+        return SavepointAt(self.savepoint, vars(self.reading) | {"progress": progress})
 
     def stored(self, engine: str = "auto", progress: Progress | None = None) -> LakeSnapshot:
         """Return the snapshot of the lake.
@@ -513,59 +521,3 @@ def query_memory_option(help_: str) -> Callable[[Command], Command]:
     return more(
         click.option("--query-memory", type=Parsed("size", parse_size), metavar="SIZE", help=help_)
     )
-
-
-def engine_option(command: Command) -> Command:
-    """Add `--engine`, and the options of `cluster_options`."""
-    choice = click.option(
-        "--engine", cls=_Configured, type=click.Choice(ENGINES), default="auto", show_default=True,
-        help="Where to run; auto runs on this machine, or on a configured Spark cluster.",
-    )  # fmt: skip
-    return more(choice)(cluster_options(command))
-
-
-def cluster_options(command: Command) -> Command:
-    """Add `--master`, `--spark-pack` and `--spark-conf`, which Spark's session reads."""
-    for option in (
-        click.option(
-            "--spark-conf", multiple=True, metavar="KEY=VALUE", expose_value=False,
-            callback=_use_settings, help="A setting of Spark; may be repeated.",
-        ),
-        click.option(
-            "--spark-pack", envvar=SPARK_PACK, show_envvar=True, metavar="FILE", expose_value=False,
-            callback=partial(_use_setting, SPARK_PACK),
-            help="The archive of `statelake spark pack`, for executors without statelake.",
-        ),
-        click.option(
-            "--master", envvar=MASTER, show_envvar=True, metavar="URL", expose_value=False,
-            callback=partial(_use_setting, MASTER),
-            help="The cluster on which Spark runs: spark://HOST:PORT, yarn, sc://HOST:PORT.",
-        ),
-    ):  # fmt: skip
-        command = more(option)(command)
-    return command
-
-
-def _use_settings(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> None:
-    """Set Spark's settings for the session, as long as the command runs."""
-    for setting in given:
-        key, sign, _ = setting.partition("=")
-        if not (key and sign) or "\n" in setting:
-            raise click.BadParameter(f"{setting!r} is not KEY=VALUE", context, option)
-    _use_setting(SPARK_CONF, context, option, "\n".join(given))
-
-
-def _use_setting(name: str, context: click.Context, _: click.Parameter, value: str | None) -> None:
-    """Set the environment variable that the session reads, as long as the command runs."""
-    if not value or context.resilient_parsing:
-        return
-    require_extra("spark")
-    before = os.environ.get(name)
-    os.environ[name] = value
-
-    def restore() -> None:
-        os.environ.pop(name)
-        if before is not None:
-            os.environ[name] = before
-
-    context.call_on_close(restore)

@@ -53,12 +53,12 @@ from statelake.state_core.errors import (
     TruncatedError,
 )
 from statelake.state_core.files.confinement import PART, relative_path
-from statelake.state_core.files.file_sources import FileSource
+from statelake.state_core.files.file_sources import FileSource, Workers
 from statelake.state_core.files.filesystem import Directory
-from statelake.state_core.files.workers import Workers
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     check_properties,
+    kind_and_format,
     read_metadata,
     write_as_read,
 )
@@ -73,7 +73,6 @@ from statelake.state_core.formats.metadata.state_files import (
     shared_depth,
 )
 from statelake.state_core.formats.metadata.stream_map import logs_of, moved_streams, streams_of
-from statelake.state_core.formats.reader import kind_and_format
 from statelake.state_core.model.handles import (
     FileHandle,
     NestedKeyGroupsHandle,

@@ -43,6 +43,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorMetadata,
     check_properties,
+    kind_and_format,
     read_metadata,
     subtask_bytes,
 )
@@ -53,8 +54,6 @@ from statelake.state_core.formats.metadata.state_files import (
     place_of,
 )
 from statelake.state_core.formats.metadata.stream_map import keyed_handles, logs_of, streams_of
-from statelake.state_core.formats.reader import kind_and_format
-from statelake.state_core.integrity import check_snapshot
 from statelake.state_core.model.handles import (
     ChangelogHandle,
     FileHandle,
@@ -708,6 +707,8 @@ def _read_whole(tree: Tree, snapshot: FoundSnapshot) -> FoundSnapshot:
     """Read every byte of a snapshot, and note its faults."""
     if snapshot.state not in (RESTORABLE, MOVED):
         return snapshot
+    from statelake.state_core.integrity import check_snapshot  # noqa: PLC0415 - reads state
+
     report = check_snapshot(tree.location(snapshot.path), allow_external=[tree.location("")])
     if report.sound:
         return snapshot

@@ -14,13 +14,14 @@ from dataclasses import dataclass, field, replace
 from statelake.pipelines.engine import Engine
 from statelake.pipelines.find.path_map import PathMap
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.recorded_states import recorded_operators
 from statelake.pipelines.lake.change.changes import read_changes
 from statelake.pipelines.lake.change.migrations import migrate_one
 from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.verify.compatibility import check_against
-from statelake.pipelines.lake.verify.legality import check_declared, held_of_record, load_job
+from statelake.pipelines.lake.verify.legality import check_declared, load_job
 from statelake.pipelines.live.jars import JarRun, Jars
 from statelake.pipelines.live.requests import Rescale
 from statelake.pipelines.live.rescale_journal import Journal
@@ -38,6 +39,7 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.integrity import check_snapshot
+from statelake.state_core.runtime.legality.stored_states import held_operators
 
 RUN_OLD = "run old"
 SUFFIX = "-migrated"
@@ -254,7 +256,7 @@ def _legality(work: Work) -> str:
         return "no declaration was given"
     record = work.lake.snapshot(work.plan.job, work.journal.migrated)
     findings = check_declared(
-        load_job(work.request.declared), held_of_record(record),
+        load_job(work.request.declared), held_operators(recorded_operators(work.lake, record)),
         allow_missing=work.request.program.allow_non_restored,
     )  # fmt: skip
     faults = [finding for finding in findings if finding.fault]

@@ -30,7 +30,7 @@ from statelake.pipelines.requests.changes import AcceptMore, Migrate, Upgrade
 from statelake.state_core.errors import StateError
 from statelake.state_core.files.compression import configured_compression
 from statelake.state_core.files.storage_options import location_below
-from statelake.state_core.formats import open_snapshot
+from statelake.state_core.formats.reader import open_snapshot
 from statelake.state_core.printable import printable
 
 Results = Iterator[dg.MaterializeResult[None]]

@@ -46,8 +46,7 @@ from statelake.pipelines.orchestration.state_job import StateJob
 from statelake.pipelines.requests.checks import CheckCompatibility, CheckLegality
 from statelake.pipelines.shown import bytes_text, parse_duration
 from statelake.state_core.errors import DeclarationError, StateError
-from statelake.state_core.formats import open_snapshot
-from statelake.state_core.formats.reader import metadata_digest
+from statelake.state_core.formats.reader import metadata_digest, open_snapshot
 from statelake.state_core.printable import age_text, printable, public_location
 
 # whether it passes, None if it compared with nothing; and its metadata

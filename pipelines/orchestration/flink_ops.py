@@ -9,7 +9,7 @@ from statelake.pipelines.orchestration.savepoints import has_savepoint
 from statelake.pipelines.orchestration.settings import FlinkSettings
 from statelake.pipelines.orchestration.state_job import StateJob
 from statelake.state_core.errors import MissingFileError
-from statelake.state_core.formats import open_snapshot
+from statelake.state_core.formats.reader import open_snapshot
 from statelake.state_core.printable import printable, public_location
 
 

@@ -10,7 +10,7 @@ from statelake.pipelines.lake.tables.names import operator_table
 from statelake.pipelines.orchestration.resources import Locations
 from statelake.pipelines.orchestration.savepoints import newest_savepoint
 from statelake.state_core.errors import StateError
-from statelake.state_core.formats import open_snapshot
+from statelake.state_core.formats.reader import open_snapshot
 from statelake.state_core.model.snapshot import Snapshot, StateKind
 from statelake.state_core.printable import printable
 

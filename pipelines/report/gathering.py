@@ -27,11 +27,10 @@ from statelake.pipelines.requests.reading import SavepointPage
 from statelake.pipelines.requests.shared import Reading
 from statelake.pipelines.shown import bytes_text
 from statelake.state_core.errors import NotASnapshotError, StateError
-from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.describing import describe_operator
 from statelake.state_core.formats.description import OperatorDescription
 from statelake.state_core.formats.key_weights import StateWeights, weigh_readable
-from statelake.state_core.formats.reader import snapshot_directory, with_plan
+from statelake.state_core.formats.reader import open_snapshot, snapshot_directory, with_plan
 from statelake.state_core.integrity import IntegrityReport, check_snapshot
 from statelake.state_core.model.snapshot import Operator
 

@@ -24,6 +24,7 @@ from statelake.pipelines.engine_choice import choose_engine
 from statelake.pipelines.lake.catalog.attempts import Heartbeat, refuse_during_erasure
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.processes import this_process
+from statelake.pipelines.lake.catalog.recorded_states import recorded_operators
 from statelake.pipelines.lake.catalog.run_log import (
     Prepared,
     RunLog,
@@ -35,7 +36,7 @@ from statelake.pipelines.lake.catalog.snapshot_names import resolve_snapshot
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.tables.records import differing_copies
-from statelake.pipelines.lake.verify.legality import check_declared, held_of_record
+from statelake.pipelines.lake.verify.legality import check_declared
 from statelake.pipelines.requests.imports import Import
 from statelake.pipelines.requests.request import given
 from statelake.pipelines.requests.runs import WatchedRun
@@ -85,6 +86,7 @@ from statelake.state_core.runtime.commit import CheckpointV2
 from statelake.state_core.runtime.commit.records.clocks import now_millis
 from statelake.state_core.runtime.commit.records.records import BLOB_STORE_FACTORY, SNAPSHOT_FACTORY
 from statelake.state_core.runtime.legality.rules import listed
+from statelake.state_core.runtime.legality.stored_states import held_operators
 from statelake.state_core.runtime.process import StreamJob
 
 STEPS = (
@@ -392,7 +394,9 @@ class _JobRun:
         if not plan.restore:
             return
         record = self.lake.snapshot(self.job.name, plan.restore)
-        findings = check_declared(self.job.declaration(), held_of_record(record))
+        findings = check_declared(
+            self.job.declaration(), held_operators(recorded_operators(self.lake, record))
+        )
         faults = [finding for finding in findings if finding.fault]
         if faults:
             raise LegalityError(

@@ -42,8 +42,8 @@ from pyspark.sql.types import StructType
 
 from statelake.pipelines.lake.query.table_names import IS_EXACT
 from statelake.state_core.errors import NotFoundError, SnapshotError, StateError
-from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.layout.keyed_states import parse_keyed_state
+from statelake.state_core.formats.reader import open_snapshot
 from statelake.state_core.model.entries import entries_of_state, plan_slices
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import key_groups_of_hashes

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from statelake.pipelines.sql_jobs.java_programs import flink_libraries, run_program
 from statelake.state_core.errors import DeclarationError, MissingFileError
-from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.layout.state_types import StateTypes
+from statelake.state_core.formats.reader import open_snapshot
 
 PROGRAM = ("JobStates.java", "Silent.java")
 MANIFEST = "META-INF/MANIFEST.MF"

@@ -26,8 +26,8 @@ from statelake.pipelines.sql_jobs.java_programs import (
 )
 from statelake.pipelines.sql_jobs.requests import CompileSql, FlinkOfSql, NamedPlans, SqlTypes
 from statelake.state_core.errors import DeclarationError, EncodeError, MissingFileError
-from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.layout.state_types import StateTypes
+from statelake.state_core.formats.reader import open_snapshot
 from statelake.state_core.plans.naming import nodes_by_uid
 from statelake.state_core.plans.plan import MAX_PLAN_BYTES, Plan, parse_plan, read_plan
 

@@ -30,7 +30,7 @@ from statelake.state_core.errors import (
     IncompatibleError,
     NotFoundError,
 )
-from statelake.state_core.formats import open_snapshot
+from statelake.state_core.formats.reader import open_snapshot
 from statelake.state_core.plans.matches import Fate
 from statelake.state_core.plans.matching import match_plans
 from statelake.state_core.plans.plan import read_plan

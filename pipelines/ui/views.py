@@ -24,7 +24,7 @@ import statelake as sl
 from statelake.pipelines.api import Lake, LakeSnapshot
 from statelake.pipelines.find.growth import Growth
 from statelake.pipelines.find.scanning import FoundSnapshot
-from statelake.pipelines.keys import KeyRows, as_far_as_found, key_table, rows_in_savepoint
+from statelake.pipelines.keys import KeyRows, as_far_as_found, key_table, rows_of_key
 from statelake.pipelines.lake.erase.audit_records import AuditRecord, broken_record
 from statelake.pipelines.lake.erase.planning import ErasurePlan
 from statelake.pipelines.lake.keys.key_history import KeyHistory
@@ -44,12 +44,11 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.files.held_directories import EXPORT_PREFIX, held_temporary
-from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.description import OperatorDescription
 from statelake.state_core.formats.key_weights import StateWeights
 from statelake.state_core.formats.layout.state_compatibility import Verdicts
 from statelake.state_core.formats.metadata.state_files import METADATA_FILE
-from statelake.state_core.formats.reader import Snapshot
+from statelake.state_core.formats.reader import Snapshot, open_snapshot
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.printable import Table, kind_text
 
@@ -429,9 +428,7 @@ class Source:
         """
         snapshot = self.opened(name, partial=True)
         problems += snapshot.problems_of(**selected, keyed=True)
-        if isinstance(snapshot, LakeSnapshot):
-            return snapshot.key_rows(text, **selected)
-        parts = rows_in_savepoint(snapshot, text, **selected)
+        parts = rows_of_key(snapshot, text, **selected)
         return [as_far_as_found(rows, lambda error: self._tell(error, problems)) for rows in parts]
 
     def _tell(self, error: StateError, problems: list[str]) -> None:

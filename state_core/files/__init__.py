@@ -4,7 +4,8 @@
 `filesystem`        directories, local or remote, and pieces of files
 `object_stores`     file systems by URI: S3 with its options, and how often requests are tried
 `hdfs`              HDFS as a file system of Arrow
-`file_sources`      bytes with random access, in memory or pieces of files; those of object
+`file_sources`      bytes with random access, in memory or pieces of files, and threads that read
+                    or copy, for which an interrupted command does not wait; files of object
                     stores are read with few requests
 `confinement`       where paths out of data may lead; they are followed without any symbolic link
 `held_directories`  directories of this process, told apart from those of dead ones
@@ -18,7 +19,6 @@
 `outside`           JSON and rows that anyone may have written, checked by types
 `toml`              TOML of files that may be somebody else's
 `copies`            copies, in a temporary file, of streams without random access
-`workers`           threads that read or copy; an interrupted command does not wait for them
 ==================  ==================================================================
 
 Another compression goes into `compression`; another kind of storage into `filesystem`.

@@ -1,4 +1,4 @@
-"""Byte sources with random access: in memory, or pieces of files.
+"""Byte sources with random access: in memory, or pieces of files; and the threads that read them.
 
 Files of object stores are read with few requests. Such a file is opened once. Each request costs
 some ten milliseconds, whatever its size. So sequential reads, such as those of key groups, are
@@ -18,6 +18,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
+from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
@@ -26,6 +27,23 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelake.state_core.errors import ChangedFileError, OversizedError, StateError, TruncatedError
+
+
+class Workers(ThreadPoolExecutor):
+    """A thread pool whose `with` block waits for its threads, except after Ctrl-C or SIGTERM.
+
+    After an error, tasks that have not begun are cancelled. Tasks must not write files that the
+    command deletes when it fails: they may still run then.
+    """
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        ended = kind is not None and not issubclass(kind, Exception)
+        self.shutdown(wait=not ended, cancel_futures=kind is not None)
 
 
 class ByteSource(Protocol):

@@ -688,7 +688,7 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
 
     def modified_and_size(self, path: str) -> tuple[float, int]:
         status = self.tree.status(self.below(path))
-        return (0.0, 0) if status is None else (status.st_mtime, status.st_size)
+        return (0.0, 0) if status is None else (status.st_mtime_ns / 1e9, status.st_size)
 
     def names(self, path: str = "") -> list[str]:
         return self.tree.names(self.below(path))
@@ -702,7 +702,7 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
         for name, status in self.tree.entries(self._start):
             is_link = stat.S_ISLNK(status.st_mode)
             is_other = not (is_link or stat.S_ISREG(status.st_mode))
-            yield ListedFile(name, status.st_size, status.st_mtime, is_link, is_other)
+            yield ListedFile(name, status.st_size, status.st_mtime_ns / 1e9, is_link, is_other)
 
     def open_input(self, path: str) -> pa.NativeFile:
         return given_to_arrow(self.descriptor(path), "rb")

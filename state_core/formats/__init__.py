@@ -20,7 +20,3 @@
 A new checkpoint format is a folder in `keyed/` and a line in `keyed/keyed_files`; a new version of
 `_metadata` a row in `metadata/checkpoint_metadata`.
 """
-
-from statelake.state_core.formats.reader import open_snapshot
-
-__all__ = ["open_snapshot"]

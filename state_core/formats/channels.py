@@ -476,21 +476,19 @@ def records_in_flight(channels: Iterable[Channel]) -> list[InFlight]:
     return list(in_flight.values())
 
 
-def record_serializer(
-    type_: str, like: str, value_of: Callable[[str, str], TypeSerializer]
-) -> TypeSerializer | None:
+def record_serializer(type_: str, like: str, snapshot: Snapshot) -> TypeSerializer | None:
     """Return the serializer of a Java type, or of a state's values; see `Snapshot`.
 
     Args:
         type_: The Java type, or an empty text.
         like: `operator/state`, or an empty text.
-        value_of: Returns the serializer of the values of a state of an operator.
+        snapshot: The snapshot of that state.
     """
     if type_ and like:
         raise DeclarationError("give either a type, or a state with values of the same type")
     if like:
         operator, _, state = like.rpartition("/")
-        return value_of(operator, state)
+        return value_serializer(snapshot, operator, state)
     return restore_bounded(parse_type(type_)) if type_ else None
 
 
@@ -504,9 +502,7 @@ def value_serializer(snapshot: Snapshot, operator: str, state: str) -> TypeSeria
     for operator_state in opened.operator_states:
         if operator_state.name == state:
             return parse_operator_state(operator_state.meta_info)[1].value
-    keyed = opened.state(state)
-    for file, index in keyed.files:
-        value: TypeSerializer | None = file.layouts[index].value
-        if value is not None:
-            return value
+    value: TypeSerializer | None = opened.state(state).layout.value
+    if value is not None:
+        return value
     raise NotFoundError(f"state {state!r} of operator {opened.label} has no values")

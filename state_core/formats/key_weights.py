@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelake.state_core.errors import OversizedError, StateError, UnwalkableError
-from statelake.state_core.files.workers import Workers
+from statelake.state_core.files.file_sources import Workers
 from statelake.state_core.formats.layout.keyed_layout import (
     NAMESPACE,
     RAW_KEY,

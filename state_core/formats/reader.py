@@ -9,8 +9,9 @@ import hashlib
 import os
 import posixpath
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from statelake.state_core.bounds import CELLS_IN_ALL, COUNTED_CELLS, STATES
@@ -39,8 +40,8 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorMetadata,
     SubtaskState,
-    describe_properties,
     in_flight_bytes,
+    kind_and_format,
     major_version,
     raw_bytes,
     read_metadata,
@@ -49,7 +50,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
 from statelake.state_core.formats.metadata.state_files import METADATA_FILE, StateFiles
 from statelake.state_core.model import snapshot as model
 from statelake.state_core.model.entries import KeyedFile
-from statelake.state_core.model.handles import KeyGroupsHandle, KeyGroupsKind, OperatorHandle
+from statelake.state_core.model.handles import OperatorHandle
 from statelake.state_core.model.key_groups import check_parallelism, operator_id_of_uid
 from statelake.state_core.model.snapshot import OperatorState, Unread
 from statelake.state_core.printable import Table
@@ -290,12 +291,7 @@ class Snapshot(model.Snapshot):
         """
         from statelake.state_core.formats.channels import record_serializer
 
-        return record_serializer(type, like, self._value_serializer)
-
-    def _value_serializer(self, operator: str, state: str) -> TypeSerializer:
-        from statelake.state_core.formats.channels import value_serializer
-
-        return value_serializer(self, operator, state)
+        return record_serializer(type, like, self)
 
     def top(
         self,
@@ -321,11 +317,7 @@ class Snapshot(model.Snapshot):
             NotFoundError: There is no such operator or state, or no keyed state at all.
             CorruptSnapshotError: The bytes are not entries.
         """
-        from statelake.state_core.formats.key_weights import (
-            expired_until,
-            weigh_operator,
-            weigh_readable,
-        )
+        from statelake.state_core.formats.key_weights import expired_until
 
         operators = self.keyed_operators(operator, state)
         lives = list(ttl)
@@ -333,13 +325,65 @@ class Snapshot(model.Snapshot):
         weighed = {}
         for each in operators:
             states = [keyed.name for keyed in each.keyed_states if state in (None, *keyed.labels)]
-            if problems is None:
-                weighed[each.label] = weigh_operator(each, limit, states=states, until=until)
-                continue
-            lost: dict[str, StateError] = {}
-            weighed[each.label] = weigh_readable(each, limit, lost, states=states, until=until)
-            problems += each.problems_among(lost)
+            lost: dict[str, StateError] | None = None if problems is None else {}
+            weighed[each.label] = self._weighed(each, limit, states, until, lost)
+            if problems is not None:
+                problems += each.problems_among(lost or {})
         return weighed
+
+    def _weighed(
+        self, operator: model.Operator, most: int, states: Sequence[str],
+        until: Sequence[int] = (), lost: dict[str, StateError] | None = None,
+    ) -> dict[str, StateWeights]:  # fmt: skip
+        """Return the heaviest keys of an operator's states; `lost` receives errors of states."""
+        from statelake.state_core.formats.key_weights import weigh_operator, weigh_readable
+
+        if lost is None:
+            return weigh_operator(operator, most, states=states, until=until)
+        return weigh_readable(operator, most, lost, states=states, until=until)
+
+
+@dataclass(frozen=True, repr=False)
+class PlacedSnapshot(Snapshot):
+    """An open savepoint or checkpoint that can be read again, by what is above this library.
+
+    Attributes:
+        place: Where it is: a path or URI; None if no other could open it so.
+        reading: How it is read: the arguments of `open_snapshot` that differ from their defaults.
+        methods: Returns the class of further methods, when one of them is used.
+    """
+
+    place: str | None = field(default=None, compare=False)
+    reading: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    methods: Callable[[], type] = field(default=lambda: object, compare=False)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            method = None if name.startswith("_") else getattr(self.methods(), name, None)
+            if method is None:
+                raise AttributeError(f"a snapshot has no attribute {name!r}")
+            return method.__get__(self)
+
+
+def placed(methods: Callable[[], type]) -> Callable[..., PlacedSnapshot]:
+    """Return `open_snapshot` for snapshots with the further methods of a class."""
+
+    @wraps(open_snapshot)
+    def opened(location: Any, **words: Any) -> PlacedSnapshot:
+        snapshot = open_snapshot(location, **words)
+        reading = {name: words[name] for name in ("allow_external", "uids", "plan", "decode")
+                   if words.get(name)}  # fmt: skip
+        place = None
+        if words.get("filesystem") is None and not isinstance(location, Directory):
+            place = os.fspath(location)
+            if words.get("storage_options"):
+                from statelake.state_core.files.storage_options import with_storage_options
+
+                place = with_storage_options(place, words["storage_options"])
+        return PlacedSnapshot(**vars(snapshot), place=place, reading=reading, methods=methods)
+
+    return opened
 
 
 def open_snapshot(
@@ -486,23 +530,6 @@ def _no_snapshot(directory: Directory) -> NotASnapshotError:
     if below:
         remedy = f"did you mean {directory.full(below[-1])}?"
     return NotASnapshotError(problem, place=directory.full(), remedy=remedy)
-
-
-def kind_and_format(metadata: CheckpointMetadata) -> tuple[str, str]:
-    """Return kind and format, from the properties of version 4 and later, or from the handles."""
-    kind, format_name = describe_properties(metadata.properties)
-    if kind:
-        return kind, format_name
-    handles = [
-        subtask.managed_keyed
-        for operator in metadata.operators
-        for subtask in (operator.subtasks or {}).values()
-    ]
-    unified = any(
-        isinstance(handle, KeyGroupsHandle) and handle.kind is KeyGroupsKind.SAVEPOINT
-        for handle in handles
-    )
-    return ("savepoint", "canonical") if unified else ("", "")
 
 
 def _open_operator(

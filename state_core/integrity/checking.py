@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from statelake.state_core.errors import CorruptSnapshotError, StateError
+from statelake.state_core.files.file_sources import Workers
 from statelake.state_core.files.filesystem import Directory
-from statelake.state_core.files.workers import Workers
 from statelake.state_core.formats.channels import channels_among, read_channels
 from statelake.state_core.formats.contradictions import find_contradictions, label_of
 from statelake.state_core.formats.metadata.checkpoint_metadata import (

@@ -35,7 +35,7 @@ from statelake.state_core.formats.keyed.keyed_files import (
     open_raw_timers,
 )
 from statelake.state_core.formats.keyed.rocksdb.rocksdb_native import RocksDBFiles, RocksDBKeyedFile
-from statelake.state_core.formats.keyed.unified.unified_file import UnifiedKeyedFile
+from statelake.state_core.formats.keyed.unified_file import UnifiedKeyedFile
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.meta_info import KeyedHeader
 from statelake.state_core.formats.metadata.state_files import StateFiles

@@ -30,7 +30,7 @@ from statelake.state_core.errors import (
     UnwalkableError,
     did_you_mean,
 )
-from statelake.state_core.files.workers import Workers
+from statelake.state_core.files.file_sources import Workers
 from statelake.state_core.model.entries import Entries, KeyedFile, entries_of_state, plan_slices
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import (

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +45,24 @@ class EncodedKey:
     def key_groups(self) -> KeyGroupRange | None:
         """The key groups that may hold the key; None for all."""
         return None if self.key_group is None else KeyGroupRange(self.key_group, self.key_group)
+
+
+@dataclass(frozen=True)
+class SoughtKey:
+    """A key to find in the states of an operator.
+
+    Attributes:
+        value: The key as its column has it, as Arrow converts that to Python.
+        encoded: Its bytes and its key group.
+    """
+
+    value: Any
+    encoded: EncodedKey
+
+    def may_be_among(self, first: int, last: int) -> bool:
+        """Return whether it may be in one of these key groups."""
+        group = self.encoded.key_group
+        return group is None or first <= group <= last
 
 
 def key_group_of(code: int, max_parallelism: int) -> int:

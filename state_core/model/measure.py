@@ -22,7 +22,7 @@ from statelake.state_core.errors import (
     StateError,
     UnwalkableError,
 )
-from statelake.state_core.files.workers import Workers
+from statelake.state_core.files.file_sources import Workers
 from statelake.state_core.kernels.hashing import count_entries, fingerprint_entries
 from statelake.state_core.model.entries import Entries, KeyedFile, entries_of_state, plan_slices
 from statelake.state_core.model.handles import KeyGroupRange

@@ -22,12 +22,19 @@ import pyarrow as pa
 from statelake.state_core.errors import (
     EncodeError,
     NotFoundError,
+    OversizedError,
     StateError,
     UnwalkableError,
     did_you_mean,
 )
-from statelake.state_core.files.workers import Workers
-from statelake.state_core.model.entries import SLICE_BYTES, KeyedFile, entries_of_state, plan_slices
+from statelake.state_core.files.file_sources import Workers
+from statelake.state_core.model.entries import (
+    SLICE_BYTES,
+    FileOfFamilies,
+    KeyedFile,
+    entries_of_state,
+    plan_slices,
+)
 from statelake.state_core.model.handles import (
     DistributionMode,
     KeyedHandle,
@@ -38,6 +45,7 @@ from statelake.state_core.model.handles import (
     handle_text,
     ranges_of,
 )
+from statelake.state_core.model.key_groups import SoughtKey
 from statelake.state_core.printable import LONGEST, JsonFields, Table, brief, kind_text
 
 TIMER_PREFIX = "_timer_state/"
@@ -345,6 +353,11 @@ class OperatorState:
         """The number of elements of all subtasks, or of copies of a broadcast state."""
         return sum(part.elements for part in self.parts)
 
+    @property
+    def state_bytes(self) -> int:
+        """The bytes of all elements, or of all copies of a broadcast state."""
+        return sum(len(element) for part in self.parts for element in part.encoded())
+
     def batches(self, *, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the content, a subtask at a time; of a broadcast state, one copy.
 
@@ -532,6 +545,11 @@ class Operator:
         """Its name in tables and messages: its uid, or otherwise its id."""
         return self.uid or self.operator_id
 
+    @property
+    def key_serializer(self) -> bytes:
+        """The snapshot of its key serializer, as Flink wrote it; empty without keyed state."""
+        return self.keyed_files[0].key_serializer if self.keyed_files else b""
+
     def state(self, name: str) -> KeyedState:
         """Return the keyed state of that name.
 
@@ -573,6 +591,47 @@ class Operator:
         return tuple(
             keyed_state for keyed_state in self.keyed_states if keyed_state.kind is StateKind.TIMERS
         )
+
+    def rows_of_key(
+        self, key: SoughtKey, state: str | None = None
+    ) -> Iterator[tuple[KeyedState, pa.RecordBatch | pa.Table]]:
+        """Yield the rows of a key; each file is read once.
+
+        An error of unreadable state is raised after all other rows.
+
+        Args:
+            key: The key.
+            state: Only of the state of that name.
+        """
+        states = {keyed.name: keyed for keyed in self.keyed_states}
+        lost: StateError | None = None
+        for file in self.keyed_files:
+            indexes = [
+                index for index, keyed in enumerate(file.states) if state in (None, *keyed.labels)
+            ]
+            apart = (
+                [[index] for index in indexes] if isinstance(file, FileOfFamilies) else [indexes]
+            )
+            for together in apart:
+                batches = file.entries_of_key(key.encoded, together)
+                while True:
+                    at = together[0] if len(together) == 1 else None  # the state being read
+                    try:
+                        entries = next(batches)
+                        at = int(entries.state_of[0])
+                        rows = file.decode(at, entries)
+                    except StopIteration:
+                        break
+                    except OversizedError:
+                        raise
+                    except StateError as error:
+                        # other entries are still read; an error of the file ends its batches
+                        name = "" if at is None else f", state {file.states[at].name!r}"
+                        lost = lost or error.within(f"operator {self.label}{name}")
+                        continue
+                    yield states[file.states[at].name], rows
+        if lost is not None:
+            raise lost
 
 
 @dataclass(frozen=True, repr=False)

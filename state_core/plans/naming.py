@@ -231,7 +231,7 @@ def _state_names(operator: Operator, node: NodeStates) -> dict[str, RowNames]:
             remedy=REMEDY,
         )
     if node.key_names and operator.keyed_files:
-        row = row_in(parse_key_serializer(operator.keyed_files[0].key_serializer).snapshot)
+        row = row_in(parse_key_serializer(operator.key_serializer).snapshot)
         if not node.identity or len(row.types) == len(node.key_names):
             _fit(row, node.key_types or [None] * len(node.key_names), "its key")
         else:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from pyarrow import fs
 
 import statelake as sl
 from statelake.pipelines import api
@@ -20,7 +21,8 @@ from tests.support.lakes import DEMO, KINDS, LOCAL, edit, entries, golden
 KEY = -783633772217
 TOTALS = 120  # rows of `kinds/total` on monday
 FLINK_COMPRESSION = "execution.checkpointing.snapshot-compression"
-MOST_MODULES = 62  # to open a snapshot, of all there are
+MOST_MODULES = 60  # to open a snapshot, of all there are
+LOCAL_FILES = fs.LocalFileSystem()
 LIKE_THE_SAVEPOINTS = {
     "kinds": KINDS,
     "operator state": golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot,
@@ -163,6 +165,37 @@ def test_a_savepoint_and_a_lakes_snapshot_are_shown_alike(made: sl.Job, tmp_path
         assert (done.faults, done.bytes) == (0, (tmp_path / "page.html").stat().st_size)
         with pytest.raises(sl.StateError, match="the file is there"):
             write(tmp_path / "page.html")
+
+
+ONLY_OF_A_LAKE = {
+    "edit": "makes another snapshot there",
+    "edit_sql": "the same",
+    "migrate": "the same",
+    "canary": "tries what a lake exports; `drill` is for savepoints",
+    "erase": "what is erased is in every snapshot",
+    "hold": "a savepoint is nobody's to drop",
+    "release": "the same",
+    "job": "it has none",
+    "record": "the same",
+    "asked": "the same",
+}
+
+
+def test_an_open_savepoint_has_the_methods_of_a_lakes_snapshot(made: sl.Job) -> None:
+    """But for those of a lake; and they do the same, by themselves or in a temporary lake."""
+    savepoint, stored = sl.open_snapshot(DEMO / "monday"), made["monday"]
+    names = {name for name in dir(stored) if not name.startswith("_")}
+    assert {name for name in names if not hasattr(savepoint, name)} == ONLY_OF_A_LAKE.keys()
+    assert savepoint.plan_rescale(5) == stored.plan_rescale(5)
+    for method in ("key_rows", "check_compatibility", "check_legality"):
+        assert getattr(savepoint, method).__doc__ == getattr(stored, method).__doc__
+    assert [each.key for each in savepoint.key_rows(KEY, state="total")] == [KEY]
+    assert savepoint.check_integrity().sound
+    with pytest.raises(AttributeError, match="'nothing'"):
+        savepoint.nothing  # type: ignore[attr-defined]  # noqa: B018
+    of_others = sl.open_snapshot("monday", filesystem=fs.SubTreeFileSystem(str(DEMO), LOCAL_FILES))
+    with pytest.raises(DeclarationError, match="open it by its path"):
+        of_others.plan_rescale(5)
 
 
 def test_rows_go_to_other_libraries(made: sl.Job) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from statelake import open_snapshot
 from statelake.state_core.files.compression import IDENTIFIER, compress_snappy
-from statelake.state_core.formats.keyed.unified.unified_file import UnifiedKeyedFile
+from statelake.state_core.formats.keyed.unified_file import UnifiedKeyedFile
 from statelake.state_core.kernels import (
     binary_rows,
     binary_rows_encode,

@@ -34,7 +34,7 @@ from statelake.pipelines.lake.tables.log_entries import entry_bytes
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.pipelines.lake.tables.tables import StateTable
 from statelake.pipelines.requests.imports import Import
-from statelake.state_core.formats.keyed.unified import unified_file
+from statelake.state_core.formats.keyed import unified_file
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     SubtaskState,
     read_metadata,

@@ -2,7 +2,8 @@
 
 ===================  ================================================================
 `inspect`, `dump`    what a snapshot holds
-`scanning`           `scan`: which snapshots are sound; `copy`: move one; `orphans`: unneeded files
+`scanning`           `scan`: which snapshots are sound; `copy`: move one
+`orphans`            files of checkpoints that no snapshot needs
 `types`              the types of its states, as text
 `keys/`              one key (`get`, `history`), the heavy ones (`top`), any value (`find`)
 `sources/`           `offsets`: where sources go on; `channels`: records in flight

@@ -14,10 +14,10 @@ from statelake.pipelines.cli.commands.terminal import (
     show,
     tell,
 )
+from statelake.pipelines.cli.engine_options import engine_option
 from statelake.pipelines.cli.options import (
     answer,
     configured_option,
-    engine_option,
     job_option,
     lake_is_meant,
     lake_option,

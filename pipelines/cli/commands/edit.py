@@ -7,8 +7,8 @@ import click
 from statelake import Lake
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show
+from statelake.pipelines.cli.engine_options import engine_option
 from statelake.pipelines.cli.options import (
-    engine_option,
     job_option,
     lake_option,
     request_options,

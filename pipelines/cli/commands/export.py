@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from dataclasses import replace
-
 import click
 
-import statelake as sl
-from statelake.pipelines.api import LakeSnapshot
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import (
     as_json,
@@ -18,14 +13,13 @@ from statelake.pipelines.cli.commands.terminal import (
     tell,
     tell_times,
 )
+from statelake.pipelines.cli.engine_options import engine_option
 from statelake.pipelines.cli.options import (
     NamedSnapshot,
-    engine_option,
     request_options,
     typed_source_options,
 )
 from statelake.pipelines.requests.savepoints import Export
-from statelake.state_core.printable import public_location
 
 
 @click.command()
@@ -70,20 +64,14 @@ def export(
       statelake export /checkpoints/chk-21 --to /savepoints/aligned --parallelism 6 \\
           --drop-channel-state
     """
-    with (
-        nullcontext(source.stored(engine))
-        if source.in_lake
-        else sl.in_temporary_lake(source.savepoint, request.to, **vars(source.reading)) as opened,
-        progress_bar("exporting", quiet=as_json_, of_bytes=True) as progress,
-    ):
-        snapshot = LakeSnapshot(replace(opened.job, progress=progress), opened.record)
+    with progress_bar("exporting", quiet=as_json_, of_bytes=True) as progress:
+        snapshot = source.placed(engine, progress)
         done = snapshot.export(**vars(request))
     if as_json_:
         as_json(done)
         return
-    name = opened.name if source.in_lake else public_location(source.savepoint)
     tell(
-        f"exported {name} to {done.path}: {done.files} files,"
+        f"exported {snapshot.name} to {done.path}: {done.files} files,"
         f" {bytes_text(done.size)}, _metadata version {done.metadata_version}",
         marked=done.path,
     )

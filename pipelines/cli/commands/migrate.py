@@ -12,9 +12,9 @@ from statelake.pipelines.cli.commands.terminal import (
     show,
     tell_times,
 )
+from statelake.pipelines.cli.engine_options import engine_option
 from statelake.pipelines.cli.options import (
     answer,
-    engine_option,
     job_option,
     lake_option,
     request_options,

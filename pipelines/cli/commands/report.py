@@ -6,7 +6,6 @@ import os
 
 import click
 
-import statelake as sl
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show
 from statelake.pipelines.cli.options import (
@@ -42,11 +41,7 @@ def report(source: NamedSnapshot, request: Page, as_json_: bool) -> None:
       statelake report --lake lake --job orders --snapshot tuesday --to tuesday.html
     """
     with progress_bar("reading", quiet=as_json_) as progress:
-        if source.in_lake:
-            done = source.stored(progress=progress).report(**vars(request))
-        else:
-            words = vars(request) | vars(source.reading)
-            done = sl.report(source.savepoint, **words, progress=progress)
+        done = source.placed(progress=progress).report(**vars(request))
     show(done, as_json_=as_json_, marked=os.fspath(request.to))
     refuse_problems(done.problems)
     answer(yes=not done.faults)

@@ -15,7 +15,8 @@ from statelake.pipelines.cli.commands.terminal import (
     show,
     stop_on_interrupt,
 )
-from statelake.pipelines.cli.options import answer, engine_option, lake_option, request_options
+from statelake.pipelines.cli.engine_options import engine_option
+from statelake.pipelines.cli.options import answer, lake_option, request_options
 from statelake.pipelines.requests.runs import Run
 
 

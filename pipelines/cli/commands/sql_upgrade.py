@@ -10,10 +10,10 @@ import click
 import statelake as sl
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show
+from statelake.pipelines.cli.engine_options import engine_option
 from statelake.pipelines.cli.options import (
     NamedSnapshot,
     answer,
-    engine_option,
     gathered,
     option_of,
     request_options,
@@ -164,10 +164,7 @@ def check_sql(
     """
     words = {"no_uids": no_uids, **vars(request)}
     old_plan, new_plan = plans.read()
-    if source.in_lake:
-        done = source.stored().check_sql(old_plan, new_plan, **words)
-    else:
-        done = sl.check_sql(source.savepoint, old_plan, new_plan, **words, **vars(source.reading))
+    done = source.placed().check_sql(old_plan, new_plan, **words)
     if done.right:
         plans.keep()
     show(done, as_json_=as_json_)

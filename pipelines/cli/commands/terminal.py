@@ -15,11 +15,12 @@ from rich.table import Table as DrawnTable
 from rich.text import Text
 
 from statelake.pipelines.shown import bytes_text, json_text, plain
-from statelake.pipelines.times import Times
 from statelake.state_core.printable import Table, json_value, printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+
+    from statelake.pipelines.times import Times
 
 __all__ = [
     "as_json",

@@ -96,8 +96,7 @@ def types(
     elif flink.flink_home is not None or flink.classpath:
         raise click.UsageError("--flink-home and --classpath are for a JAR, or --sql")
     elif not is_file:
-        opened = source.stored() if source.in_lake else source.open(partial=diff is None)
-        new = opened.types(operators)
+        new = source.opened(partial=diff is None).types(operators)
     result = new if diff is None else sl.diff_types(diff, new)
     show(result, as_json_=as_json_, marked="")
     refuse_problems(getattr(result, "problems", ()))

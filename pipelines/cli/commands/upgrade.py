@@ -7,10 +7,10 @@ import click
 import statelake as sl
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import as_json, json_option, progress_bar, show
+from statelake.pipelines.cli.engine_options import engine_option
 from statelake.pipelines.cli.options import (
     NamedSnapshot,
     answer,
-    engine_option,
     option_of,
     refuse_all,
     request_options,

@@ -14,7 +14,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
 from statelake.pipelines.lake.tables.data_files import table_columns
 from statelake.pipelines.lake.tables.file_spans import KEY_GROUP
-from statelake.pipelines.lake.tables.key_rows import QUEUE_COLUMNS, read_key, sought_key
+from statelake.pipelines.lake.tables.key_rows import QUEUE_COLUMNS, files_with_key, read_key
 from statelake.pipelines.lake.tables.operator_tables import read_operator_rows
 from statelake.pipelines.lake.tables.records import (
     OperatorRecord,
@@ -31,9 +31,11 @@ from statelake.pipelines.lake.tables.table_rows import (
     typed_rows,
 )
 from statelake.pipelines.lake.tables.tables import table_directory
+from statelake.state_core.formats.layout.keys import encode_key
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
-from statelake.state_core.formats.reader import Operator
+from statelake.state_core.formats.reader import Operator, Snapshot
 from statelake.state_core.model.handles import KeyGroupRange, KeyGroups, ranges_of
+from statelake.state_core.model.key_groups import SoughtKey
 from statelake.state_core.model.snapshot import KeyedState, OperatorState, columns_of
 
 
@@ -86,11 +88,12 @@ class RecordedState(KeyedState):
 
         def read(record: SnapshotRecord) -> pa.Table:
             table = self._rows(record)
-            sought = sought_key(table, value)
+            encoded = encode_key(self.layout.key, value, table.max_parallelism)
+            sought = SoughtKey(value, encoded)
             tables = [
                 rows
                 for file in table.units
-                if sought.may_be_in(file)
+                if sought.may_be_among(file.first, file.last)
                 for _, rows in read_key(table, file, sought)
             ]
             return pa.concat_tables([self.schema.empty_table(), *tables])
@@ -99,7 +102,7 @@ class RecordedState(KeyedState):
 
     def _rows(self, record: SnapshotRecord) -> TableRows:
         """Return what reads the state as a record has it."""
-        operator = next(each for each in record.operators if each.operator_id == self.operator_id)
+        operator = _operator_in(record, self.operator_id)
         state = next(each for each in operator.states if each.name == self.name)
         rows = table_rows(self.lake.location, operator, operator.table_of(state))
         return rows.only(state)
@@ -167,13 +170,65 @@ class RecordedOperatorState(OperatorState):
 
         return SnapshotReading(self.lake, self.record).each(read)
 
+    @property
+    def state_bytes(self) -> int:
+        """The bytes of all elements, or of the entries of a broadcast state's copy."""
+        return self._held(self.record)[1].state_bytes
+
     def disagreeing(self) -> list[int]:
         """Return the subtasks whose copy of a broadcast state differs from the first one."""
         return list(self._held(self.record)[1].disagreeing)
 
     def _held(self, record: SnapshotRecord) -> tuple[OperatorRecord, OperatorStateRecord]:
-        operator = next(each for each in record.operators if each.operator_id == self.operator_id)
+        operator = _operator_in(record, self.operator_id)
         return operator, next(s for s in operator.operator_states if s.name == self.name)
+
+
+def _operator_in(record: SnapshotRecord, operator_id: str) -> OperatorRecord:
+    return next(each for each in record.operators if each.operator_id == operator_id)
+
+
+@dataclass(frozen=True, repr=False)
+class RecordedOperator(Operator):
+    """An operator whose states are in tables of the lake; attributes as of `RecordedState`."""
+
+    lake: Catalog = field(kw_only=True, compare=False)
+    record: SnapshotRecord = field(kw_only=True, compare=False)
+
+    @property
+    def key_serializer(self) -> bytes:
+        """The snapshot of its key serializer, as Flink wrote it; empty without keyed state."""
+        return _operator_in(self.record, self.operator_id).key_serializer
+
+    def rows_of_key(
+        self, key: SoughtKey, state: str | None = None
+    ) -> Iterator[tuple[KeyedState, pa.Table]]:
+        """Yield the rows of a key; only files that may hold it are read.
+
+        Raises:
+            LakeError: A file can't be read.
+            ConflictError: An erasure changed the snapshot after some rows were consumed.
+            NotFoundError: The snapshot was dropped meanwhile.
+        """
+
+        def read(record: SnapshotRecord) -> Iterator[tuple[KeyedState, pa.Table]]:
+            operator = _operator_in(record, self.operator_id)
+            for table, file in files_with_key(self.lake.location, operator, key, state):
+                yield from read_key(table, file, key)
+
+        return SnapshotReading(self.lake, self.record).each(read)
+
+
+def recorded_snapshot(lake: Catalog, record: SnapshotRecord) -> Snapshot:
+    """Return a snapshot of the lake as one that is opened; nothing but the record is read."""
+    return Snapshot(
+        f"{record.job}/{record.snapshot_id}",
+        record.metadata_version,
+        record.checkpoint_id,
+        record.kind,
+        record.format,
+        recorded_operators(lake, record),
+    )
 
 
 def recorded_operators(lake: Catalog, record: SnapshotRecord) -> tuple[Operator, ...]:
@@ -187,8 +242,9 @@ def recorded_operators(lake: Catalog, record: SnapshotRecord) -> tuple[Operator,
 
 
 def _operator(lake: Catalog, record: SnapshotRecord, operator: OperatorRecord) -> Operator:
-    place: dict[str, Any] = {"lake": lake, "record": record, "operator_id": operator.operator_id}
-    return Operator(
+    owner: dict[str, Any] = {"lake": lake, "record": record}
+    place = {**owner, "operator_id": operator.operator_id}
+    return RecordedOperator(
         operator.operator_id,
         operator.uid,
         operator.name,
@@ -206,6 +262,7 @@ def _operator(lake: Catalog, record: SnapshotRecord, operator: OperatorRecord) -
         total_bytes=operator.state_bytes,
         node=operator.node,
         query=operator.query,
+        **owner,
     )
 
 

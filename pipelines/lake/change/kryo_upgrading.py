@@ -34,7 +34,6 @@ from statelake.pipelines.lake.tables.records import (
     TableRecord,
 )
 from statelake.state_core.errors import EncodeError, LakeError, NotFoundError, StateError
-from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.layout.keyed_states import (
     is_queue,
     key_parts,
@@ -44,6 +43,7 @@ from statelake.state_core.formats.layout.keyed_states import (
 from statelake.state_core.formats.layout.meta_info import parse_key_serializer
 from statelake.state_core.formats.metadata.checkpoint_metadata import SubtaskState
 from statelake.state_core.formats.operator_state.operator_states import ElementRows
+from statelake.state_core.formats.reader import open_snapshot
 from statelake.state_core.formats.rewriting.kryo_parts import kryo_places
 from statelake.state_core.formats.rewriting.kryo_upgrade import (
     COLLECTIONS,

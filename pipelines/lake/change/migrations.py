@@ -45,7 +45,7 @@ from statelake.pipelines.shown import json_text, plain
 from statelake.pipelines.times import Times
 from statelake.state_core.errors import ConflictError, IncompatibleError, StateError
 from statelake.state_core.formats.keyed.rocksdb.rocksdb_native import RocksDBKeyedFile
-from statelake.state_core.formats.keyed.unified.unified_file import UnifiedKeyedFile
+from statelake.state_core.formats.keyed.unified_file import UnifiedKeyedFile
 from statelake.state_core.model.snapshot import Snapshot
 from statelake.state_core.printable import Printed, Table
 from statelake.state_core.serializers.framework.compatibility import Compatibility, worst_of

@@ -23,9 +23,8 @@ from statelake.pipelines.lake.tables.table_rows import TableRows, has_content
 from statelake.pipelines.lake.tables.tables import table_directory
 from statelake.pipelines.times import phase, phase_of_each
 from statelake.state_core.errors import StateError
-from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.keyed.keyed_files import decoded_alike, with_names
-from statelake.state_core.formats.reader import Snapshot
+from statelake.state_core.formats.reader import Snapshot, open_snapshot
 from statelake.state_core.model.entries import Entries, KeyedFile
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.measure import GroupSums, Measure

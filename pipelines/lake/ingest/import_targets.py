@@ -91,7 +91,7 @@ def previous_files(previous: SnapshotRecord | None, path: str) -> list[DataFile]
 
 def key_serializer(operator: Operator) -> bytes:
     """Return the snapshot of the key serializer, as Flink wrote it; empty without keyed state."""
-    return operator.keyed_files[0].key_serializer if operator.keyed_states else b""
+    return operator.key_serializer if operator.keyed_states else b""
 
 
 def with_known(

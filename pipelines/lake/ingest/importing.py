@@ -73,11 +73,11 @@ from statelake.state_core.errors import (
     DamagedLakeError,
     UnwalkableError,
 )
-from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.formats.reader import (
     METADATA_FILE,
     metadata_digest,
+    open_snapshot,
     snapshot_directory,
     with_plan,
     without_raw_timers,

@@ -1,7 +1,6 @@
-"""Keys in the lake: the state of one key, its changes through snapshots, and the heaviest keys.
+"""Keys in the lake: the changes of one key through snapshots, and the heaviest keys.
 
 ==============  =====================================================================
-`one_key`       the state of a key in a snapshot
 `key_history`   the changes of a key from snapshot to snapshot
 `heavy_keys`    the heaviest keys of a snapshot
 ==============  =====================================================================

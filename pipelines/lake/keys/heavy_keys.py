@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from statelake.pipelines.engine import Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.keys.one_key import operators_with
-from statelake.pipelines.lake.tables.key_rows import tables_of_operator
-from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
-from statelake.pipelines.lake.tables.table_rows import chunks_of, group_sizes
-from statelake.state_core.errors import NotFoundError
+from statelake.pipelines.lake.tables.records import OperatorRecord
+from statelake.pipelines.lake.tables.table_rows import chunks_of, group_sizes, table_rows
 from statelake.state_core.formats.key_weights import Expiry, StateWeights
 from statelake.state_core.formats.writing.unified_encode import encode_rows
 from statelake.state_core.model.handles import KeyGroupRange
@@ -24,7 +21,7 @@ def weigh_recorded(
     operator: OperatorRecord,
     most: int,
     *,
-    state: str | None = None,
+    wanted: Collection[str] | None = None,
     until: Sequence[int] = (),
     progress: Progress | None = None,
 ) -> dict[str, StateWeights]:
@@ -37,7 +34,7 @@ def weigh_recorded(
         lake: The lake.
         operator: The operator.
         most: The number of keys, and of lists or maps, to return for each state.
-        state: Only the state of that name.
+        wanted: The names of the states; all by default.
         until: Times in milliseconds since 1970, for `StateWeights.expiries`.
         progress: Called with (done, total) after each table.
 
@@ -47,11 +44,11 @@ def weigh_recorded(
     groups = KeyGroupRange(0, operator.max_parallelism - 1)
     prefix = prefix_bytes(operator.max_parallelism)
     weights: dict[str, StateWeights] = {}
-    tables = tables_of_operator(lake.location, operator)
+    tables = [table_rows(lake.location, operator, table) for table in operator.keyed_tables]
     for number, table in enumerate(tables, 1):
         states = [keyed for keyed in operator.states if keyed.table == table.path]
         sizes = group_sizes(states, operator.max_parallelism)
-        names = {keyed.name for keyed in states if state in (None, *keyed.labels)}
+        names = {keyed.name for keyed in states if wanted is None or keyed.name in wanted}
         for _, table_state in table.states:
             described, layout = table.parse(table_state)
             if described.name in names:
@@ -66,32 +63,3 @@ def weigh_recorded(
         if progress is not None:
             progress(number, len(tables))
     return {keyed.name: weights[keyed.name] for keyed in operator.states if keyed.name in weights}
-
-
-def weigh_snapshot(
-    lake: Catalog,
-    record: SnapshotRecord,
-    most: int,
-    *,
-    operator: str | None = None,
-    state: str | None = None,
-    until: Sequence[int] = (),
-    progress: Progress | None = None,
-) -> list[tuple[OperatorRecord, dict[str, StateWeights]]]:
-    """Return the heaviest keys of each operator; arguments as for `weigh_recorded`.
-
-    Raises:
-        NotFoundError: There is no such operator or state, or no keyed state at all.
-        LakeError: A file can't be read.
-    """
-    operators = operators_with(record, operator, state)
-    if not any(each.states for each in operators):
-        raise NotFoundError("there is no keyed state", remedy="name a snapshot that has some")
-    return [
-        (
-            each,
-            weigh_recorded(lake, each, most, state=state, until=until, progress=progress),
-        )
-        for each in operators
-        if any(state in (None, *keyed.labels) for keyed in each.states)
-    ]

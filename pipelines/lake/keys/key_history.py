@@ -12,14 +12,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
+from statelake.pipelines.keys import keys_in
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
-from statelake.pipelines.lake.keys.one_key import KeyTables, key_tables
-from statelake.pipelines.lake.tables.key_rows import read_key
+from statelake.pipelines.lake.catalog.recorded_states import recorded_snapshot
+from statelake.pipelines.lake.tables.key_rows import files_with_key, read_key
 from statelake.pipelines.lake.tables.records import DataFile, OperatorRecord, SnapshotRecord
 from statelake.pipelines.lake.tables.table_rows import TableRows
 from statelake.pipelines.shown import cell_text, json_text, plain_rows, state_head, state_title
 from statelake.state_core.errors import EncodeError, NotFoundError, StateError
+from statelake.state_core.model.key_groups import SoughtKey
 from statelake.state_core.printable import Printed, Table
 
 # the entries at one place, each with value and time of last access as in `statelake dump`
@@ -139,19 +141,20 @@ class _HistoryReader:
     def __init__(self) -> None:
         self.rows: dict[tuple[str, str, bytes], list[dict[str, Any]]] = {}
 
-    def read(self, places: KeyTables) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a key in a snapshot's tables, as they are printed."""
-        for table in places.tables:
-            for file in table.units:
-                for row in self._of_file(table, file, places):
-                    yield row | {"operator": places.operator.label}
+    def read(
+        self, lake: str, operator: OperatorRecord, key: SoughtKey, state: str | None
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a key in an operator's tables, as they are printed."""
+        for table, file in files_with_key(lake, operator, key, state):
+            for row in self._of_file(table, file, key):
+                yield row | {"operator": operator.label}
 
-    def _of_file(self, table: TableRows, file: DataFile, places: KeyTables) -> list[dict[str, Any]]:
-        name = (table.path, file.path, places.key.encoded.encoded)
+    def _of_file(self, table: TableRows, file: DataFile, key: SoughtKey) -> list[dict[str, Any]]:
+        name = (table.path, file.path, key.encoded.encoded)
         if name not in self.rows:
             self.rows[name] = [
                 row
-                for state, rows in read_key(table, file, places.key)
+                for state, rows in read_key(table, file, key)
                 for row in plain_rows(state_head("", state), rows, state.layout)
             ]
         return self.rows[name]
@@ -210,12 +213,20 @@ def _history(
     refused: StateError | None = None
     any_read = False
     for record in _named_alike(records):
+        owners = {each.operator_id: each for each in record.operators}
         try:
-            places = key_tables(lake, record, text, operator=operator, state=state)
+            snapshot = recorded_snapshot(lake, record)
+            keys = keys_in(snapshot, text, operator=operator, state=state)
             any_read = True
         except (EncodeError, NotFoundError) as error:
-            refused, places = error, []
-        rows = [row for each in places for row in reader.read(each)]
+            refused, keys = error, []
+        rows = [
+            row
+            for each in keys
+            for row in reader.read(
+                lake.location, owners[each.owner.operator_id], each.sought, state
+            )
+        ]
         after = _by_place(rows)
         history.append(_snapshot(record, before, after, len(rows)))
         before = after

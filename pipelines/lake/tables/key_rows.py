@@ -7,7 +7,7 @@ columns if they have the key.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,50 +27,31 @@ from statelake.pipelines.lake.tables.table_rows import (
 )
 from statelake.pipelines.lake.tables.tables import table_directory
 from statelake.state_core.formats.layout.keyed_layout import KEY, KEY_COLUMNS, RAW_KEY, KeyedLayout
-from statelake.state_core.formats.layout.keys import encode_key
 from statelake.state_core.formats.writing.unified_encode import StateRows, key_bytes
-from statelake.state_core.model.key_groups import EncodedKey
+from statelake.state_core.model.key_groups import SoughtKey
 from statelake.state_core.model.snapshot import KeyedState
-from statelake.state_core.serializers.framework.base import TypeSerializer
 
 QUEUE_COLUMNS = ("service", "domain")
 
 
-@dataclass(frozen=True)
-class SoughtKey:
-    """A key to find in the tables of an operator.
+def files_with_key(
+    lake: str, operator: OperatorRecord, key: SoughtKey, state: str | None = None
+) -> Iterator[tuple[TableRows, DataFile]]:
+    """Yield the files that may hold a key, each with the reader of its table.
 
-    Attributes:
-        value: The key, as Arrow converts it to Python.
-        encoded: Its bytes and its key group.
+    Args:
+        lake: The lake's location.
+        operator: The operator.
+        key: The key.
+        state: Only of the state of that name.
     """
-
-    value: Any
-    encoded: EncodedKey
-
-    def may_be_in(self, file: DataFile) -> bool:
-        """Return whether a file may hold it, by its key groups."""
-        group = self.encoded.key_group
-        return group is None or file.first <= group <= file.last
-
-
-def tables_of_operator(lake: str, operator: OperatorRecord) -> list[TableRows]:
-    """Return the readers of all tables of an operator's keyed state."""
-    return [table_rows(lake, operator, table) for table in operator.keyed_tables]
-
-
-def key_serializer(table: TableRows) -> TypeSerializer:
-    """Return the key serializer of the operator of a table."""
-    return table.parse(table.states[0][1])[1].key
-
-
-def sought_key(table: TableRows, value: Any) -> SoughtKey:
-    """Return a key to find in a table, and in the other tables of the same operator.
-
-    Raises:
-        EncodeError: The key is not of the operator's key type.
-    """
-    return SoughtKey(value, encode_key(key_serializer(table), value, table.max_parallelism))
+    states = [keyed for keyed in operator.states if state in (None, *keyed.labels)]
+    operator = replace(operator, states=states)
+    for table in operator.keyed_tables:
+        rows = table_rows(lake, operator, table)
+        for file in rows.units:
+            if key.may_be_among(file.first, file.last):
+                yield rows, file
 
 
 def read_key(

@@ -23,8 +23,8 @@ from statelake.pipelines.lake.tables.records import (
 )
 from statelake.pipelines.lake.tables.table_rows import as_columns, open_data_file
 from statelake.pipelines.lake.tables.tables import table_directory
-from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
+from statelake.state_core.formats.reader import open_snapshot
 from statelake.state_core.model.snapshot import Operator, OperatorState, OperatorStatePart
 
 PIECE_BYTES = 64 << 20

@@ -8,7 +8,6 @@ from dataclasses import replace
 from statelake.pipelines.lake.catalog.unmanaged_state import KEYED, keyed_kept_as_bytes
 from statelake.pipelines.lake.change.changes import ValueChange, read_changes, resolve_change
 from statelake.pipelines.lake.tables.records import OperatorStateRecord, SnapshotRecord
-from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.layout.keyed_states import with_value
 from statelake.state_core.formats.layout.state_compatibility import (
     OperatorSchema,
@@ -23,6 +22,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     OperatorMetadata,
     read_metadata,
 )
+from statelake.state_core.formats.reader import open_snapshot
 from statelake.state_core.serializers.framework.compatibility import unknown
 
 SPEC_SUFFIXES = (".yaml", ".yml", ".json", ".py")

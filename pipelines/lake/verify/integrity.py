@@ -36,7 +36,7 @@ from statelake.pipelines.lake.tables.records import (
 from statelake.pipelines.lake.tables.table_rows import table_rows
 from statelake.pipelines.lake.tables.tables import StateTable
 from statelake.state_core.errors import KeyGroupError, MissingFileError, OversizedError, StateError
-from statelake.state_core.files.workers import Workers
+from statelake.state_core.files.file_sources import Workers
 from statelake.state_core.formats.writing.rehash import assign_key_groups
 from statelake.state_core.formats.writing.unified_encode import StateRows, encode_rows
 from statelake.state_core.model.handles import KeyGroupRange

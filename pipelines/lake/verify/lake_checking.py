@@ -41,8 +41,8 @@ from statelake.pipelines.lake.tables.table_log import LAST_CHECKPOINT, spare_che
 from statelake.pipelines.lake.tables.table_rows import has_rows, table_rows
 from statelake.pipelines.lake.tables.tables import files_of
 from statelake.state_core.errors import MissingFileError, StateError
+from statelake.state_core.files.file_sources import Workers
 from statelake.state_core.files.filesystem import Directory, ListedFile
-from statelake.state_core.files.workers import Workers
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.printable import Printed, bytes_text, printable
 

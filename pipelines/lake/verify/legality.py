@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
 from statelake.state_core.errors import DeclarationError
 from statelake.state_core.runtime.declarations import JobDeclaration, job_from_json
 from statelake.state_core.runtime.declarations.findings import JobFindings
 from statelake.state_core.runtime.legality.restore_checks import check_restore
 from statelake.state_core.runtime.legality.rules import check_job
-from statelake.state_core.runtime.legality.stored_states import HeldOperator, StoredState
+from statelake.state_core.runtime.legality.stored_states import HeldOperator
 from statelake.state_core.runtime.process.jobs import StreamJob
 from statelake.state_core.serializers.framework.plugins import load_plugin
 
@@ -103,32 +102,6 @@ def _called(function: Callable[[], Any], named: str) -> Any:
 
 def _article(named_object: object) -> str:
     return "not there" if named_object is None else f"of type {type(named_object).__name__}"
-
-
-def held_of_record(record: SnapshotRecord) -> list[HeldOperator]:
-    """Return the operators and states of a snapshot in the lake, from its record only."""
-    return [_held(operator) for operator in record.operators]
-
-
-def _held(operator: OperatorRecord) -> HeldOperator:
-    states = [StoredState(state.meta_info) for state in operator.states]
-    states += [
-        StoredState(
-            operator_state.meta_info,
-            operator_state.elements,
-            operator_state.state_bytes,
-            tuple(operator_state.disagreeing),
-        )
-        for operator_state in operator.operator_states
-    ]
-    return HeldOperator(
-        operator.operator_id,
-        operator.label,
-        operator.parallelism,
-        operator.max_parallelism,
-        operator.key_serializer,
-        tuple(states),
-    )
 
 
 def check_declared(

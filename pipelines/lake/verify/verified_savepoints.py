@@ -28,7 +28,7 @@ from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.pipelines.lake.verify.integrity import count_faults
 from statelake.state_core.errors import NotFoundError, StateError
 from statelake.state_core.files.filesystem import Directory
-from statelake.state_core.formats import open_snapshot
+from statelake.state_core.formats.reader import open_snapshot
 from statelake.state_core.integrity import check_snapshot
 
 VERIFIED = ".verified"

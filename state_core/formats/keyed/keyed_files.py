@@ -33,7 +33,7 @@ from statelake.state_core.formats.keyed.headed_file import (
     KeyGroupSpan,
     read_head,
 )
-from statelake.state_core.formats.keyed.unified.unified_file import UnifiedKeyedFile, spans_of
+from statelake.state_core.formats.keyed.unified_file import UnifiedKeyedFile, spans_of
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.meta_info import KeyedHeader, SerializerEntry
 from statelake.state_core.formats.metadata.state_files import StateFiles
@@ -60,7 +60,7 @@ LOOKED_AT = 1 << 16  # bytes of a key group, to detect its format
 # ruff: noqa: PLC0415
 
 if TYPE_CHECKING:
-    from statelake.state_core.formats.keyed.timers.raw_timers import RawTimersFile
+    from statelake.state_core.formats.keyed.raw_timers import RawTimersFile
 
 
 class Opening:
@@ -217,7 +217,7 @@ def open_raw_timers(
     timers = _raw_timers(handle, files)
     if timers is None:
         return None
-    from statelake.state_core.formats.keyed.timers.raw_timers import (
+    from statelake.state_core.formats.keyed.raw_timers import (
         RawTimersFile,
         read_timers_header,
     )
@@ -237,7 +237,7 @@ def _raw_timers(
     """Return a handle of timers, its file, and its key groups' positions; otherwise None."""
     if not isinstance(handle, KeyGroupsHandle) or handle.stream is None:
         return None
-    from statelake.state_core.formats.keyed.timers.raw_timers import holds_timers, raw_spans
+    from statelake.state_core.formats.keyed.raw_timers import holds_timers, raw_spans
 
     source = files.open(handle.stream)
     spans = raw_spans(handle, source.size, source.name)

@@ -166,7 +166,7 @@ def schemas_of_snapshot(snapshot: Snapshot) -> list[OperatorSchema]:
     return [
         operator_schema(
             operator.label,
-            operator.keyed_files[0].key_serializer if operator.keyed_files else b"",
+            operator.key_serializer,
             [s.meta_info for s in operator.keyed_states]
             + [s.meta_info for s in operator.operator_states],
         )

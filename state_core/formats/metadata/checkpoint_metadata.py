@@ -56,6 +56,8 @@ from statelake.state_core.model.handles import (
     ChannelHandle,
     InlineHandle,
     KeyedHandle,
+    KeyGroupsHandle,
+    KeyGroupsKind,
     OperatorHandle,
     keyed_bytes,
 )
@@ -217,6 +219,23 @@ class CheckpointMetadata:
     operators: list[OperatorMetadata]
     masters: list[MasterState] = field(default_factory=list)
     properties: bytes = b""
+
+
+def kind_and_format(metadata: CheckpointMetadata) -> tuple[str, str]:
+    """Return kind and format, from the properties of version 4 and later, or from the handles."""
+    kind, format_name = describe_properties(metadata.properties)
+    if kind:
+        return kind, format_name
+    handles = [
+        subtask.managed_keyed
+        for operator in metadata.operators
+        for subtask in (operator.subtasks or {}).values()
+    ]
+    unified = any(
+        isinstance(handle, KeyGroupsHandle) and handle.kind is KeyGroupsKind.SAVEPOINT
+        for handle in handles
+    )
+    return ("savepoint", "canonical") if unified else ("", "")
 
 
 def subtask_bytes(subtask: SubtaskState) -> int:

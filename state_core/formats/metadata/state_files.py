@@ -42,6 +42,7 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.files.compression import IDENTIFIER
 from statelake.state_core.files.confinement import relative_path, shortened
+from statelake.state_core.files.file_sources import Workers
 from statelake.state_core.files.filesystem import (
     ByteSource,
     ConfinedDirectory,
@@ -50,7 +51,6 @@ from statelake.state_core.files.filesystem import (
     InlineSource,
 )
 from statelake.state_core.files.wire import DataInput
-from statelake.state_core.files.workers import Workers
 from statelake.state_core.model.handles import (
     FileHandle,
     InlineHandle,

@@ -28,7 +28,7 @@ from statelake.state_core.files.compression import codec_named, open_stream
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.files.wire import DataOutput
 from statelake.state_core.formats.keyed.keyed_files import open_keyed
-from statelake.state_core.formats.keyed.unified.unified_file import UnifiedFile, UnifiedKeyedFile
+from statelake.state_core.formats.keyed.unified_file import UnifiedFile, UnifiedKeyedFile
 from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata, SubtaskState
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.formats.metadata.stream_map import map_streams

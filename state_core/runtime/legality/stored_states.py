@@ -5,6 +5,7 @@ They come from a savepoint or from the lake: both have the meta infos that Flink
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -14,7 +15,7 @@ from statelake.state_core.formats.layout.meta_info import (
     parse_key_serializer,
     parse_state_meta_info,
 )
-from statelake.state_core.model.snapshot import Operator, Snapshot
+from statelake.state_core.model.snapshot import Operator
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 
 _KEYED = (BackendStateType.KEY_VALUE, BackendStateType.KEY_VALUE_V2)
@@ -81,23 +82,22 @@ class HeldOperator:
         return parse_key_serializer(self.key_serializer).snapshot
 
 
-def held_operators(snapshot: Snapshot) -> list[HeldOperator]:
-    """Return the operators of a savepoint or checkpoint; operator states are read to be counted."""
-    return [_held(operator) for operator in snapshot.operators]
+def held_operators(operators: Iterable[Operator]) -> list[HeldOperator]:
+    """Return the operators of a snapshot; operator states of a savepoint are read to be counted."""
+    return [_held(operator) for operator in operators]
 
 
 def _held(operator: Operator) -> HeldOperator:
     states = [StoredState(keyed_state.meta_info) for keyed_state in operator.keyed_states]
-    for operator_state in operator.operator_states:
-        size = sum(len(element) for part in operator_state.parts for element in part.encoded())
-        agree = tuple(operator_state.disagreeing())
-        states.append(StoredState(operator_state.meta_info, operator_state.elements, size, agree))
-    files = operator.keyed_files
+    states += [
+        StoredState(each.meta_info, each.elements, each.state_bytes, tuple(each.disagreeing()))
+        for each in operator.operator_states
+    ]
     return HeldOperator(
         operator.operator_id,
         operator.label,
         operator.parallelism,
         operator.max_parallelism,
-        files[0].key_serializer if files else b"",
+        operator.key_serializer,
         tuple(states),
     )

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.layout.meta_info import (
     VALUE_SERIALIZER,
     parse_state_meta_info,
     serializer_entry,
 )
+from statelake.state_core.formats.reader import open_snapshot
 from statelake.state_core.serializers.sql.row_data import row_in
 from tests.integration.flink.generated_queries import drawn_query, write_tables
 from tests.integration.flink.sql_jobs import SqlFlink

@@ -16,7 +16,7 @@ from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.export.large_groups import GroupPiece
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.tables import data_files as unit_writer
-from statelake.state_core.formats.keyed.unified import unified_file
+from statelake.state_core.formats.keyed import unified_file
 from statelake.state_core.formats.writing import spills
 from statelake.state_core.integrity import check_snapshot
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.keys import key_from_text, rows_in_savepoint
+from statelake.pipelines.keys import key_from_text, rows_of_key
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.recorded_states import recorded_snapshot
 from statelake.pipelines.lake.keys import key_history
-from statelake.pipelines.lake.keys.one_key import rows_in_lake
 from statelake.pipelines.lake.tables import key_rows
 from statelake.pipelines.shown import plain_rows, state_head
 from statelake.state_core.errors import EncodeError
@@ -58,7 +58,7 @@ def got(savepoint: Path, key: str) -> list[str]:
     """The rows that a savepoint holds for a key."""
     return sorted(
         json.dumps(row)
-        for rows in rows_in_savepoint(open_snapshot(savepoint), key)
+        for rows in rows_of_key(open_snapshot(savepoint), key)
         for state, batch in rows.batches
         for row in plain_rows(state_head(rows.operator, state), batch, state.layout)
     )
@@ -205,7 +205,7 @@ def test_a_lake_holds_what_the_savepoint_held(savepoint: Path, tmp_path: Path) -
     for key in sampled(list(rows)):
         found = [
             json.dumps(row)
-            for each in rows_in_lake(lake, lake.latest("orders"), key)
+            for each in rows_of_key(recorded_snapshot(lake, lake.latest("orders")), key)
             for state, batch in each.batches
             for row in plain_rows(state_head(each.operator, state), batch, state.layout)
         ]
@@ -250,7 +250,7 @@ def test_row_groups_that_can_not_hold_the_key_are_not_read(
 
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", watched)
     key = rows.column("key")[0].as_py()
-    (found,) = rows_in_lake(lake, record, key, state="count")
+    (found,) = rows_of_key(recorded_snapshot(lake, record), key, state="count")
     assert [batch.column("key").to_pylist() for _, batch in found.batches] == [[key]]
     keys, values = read
     assert "value" in values
@@ -311,7 +311,9 @@ def test_the_history_ends_with_what_each_snapshot_holds(three: Catalog) -> None:
     """As many entries as `get` finds, in every snapshot."""
     for key in ("-820795872871", "-94496947966233"):
         for snapshot in key_history.key_history(three, "orders", key).snapshots:
-            held = rows_in_lake(three, three.snapshot("orders", snapshot.snapshot_id), key)
+            held = rows_of_key(
+                recorded_snapshot(three, three.snapshot("orders", snapshot.snapshot_id)), key
+            )
             assert snapshot.entries == sum(len(rows) for each in held for _, rows in each.batches)
 
 

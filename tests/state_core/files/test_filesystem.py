@@ -186,3 +186,14 @@ def test_a_file_deleted_while_it_is_read_is_a_missing_file(
     with pytest.raises(error, match=problem) as raised:
         directory.read_into("log/1.record", 0, np.empty(size, np.uint8))
     assert type(raised.value) is error
+
+
+def test_a_file_has_one_time_however_it_is_reached(tmp_path: Path) -> None:
+    """A savepoint was taken at the time of its `_metadata`, be it opened or imported."""
+    (tmp_path / "_metadata").touch()
+    for nanoseconds in (1796000000335390056, 1796000000295008841, 1796000000086932598):
+        os.utime(tmp_path / "_metadata", ns=(nanoseconds, nanoseconds))
+        directory = Directory(str(tmp_path))
+        modified = directory.modified("_metadata")
+        assert directory.confined().modified("_metadata") == modified
+        assert [each.modified for each in directory.confined().listed()] == [modified]

@@ -16,7 +16,7 @@ import pytest
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.keyed.heap.heap_native import HeapKeyedFile
 from statelake.state_core.formats.keyed.keyed_files import open_keyed
-from statelake.state_core.formats.keyed.unified.unified_file import UnifiedKeyedFile
+from statelake.state_core.formats.keyed.unified_file import UnifiedKeyedFile
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.formats.operator_state.operator_file import open_operator_file
 from statelake.state_core.formats.operator_state.operator_states import (

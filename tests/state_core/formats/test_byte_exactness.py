@@ -10,7 +10,7 @@ import pytest
 from statelake import open_snapshot
 from statelake.state_core.files.compression import open_stream
 from statelake.state_core.files.wire import DataInput, DataOutput
-from statelake.state_core.formats.keyed.unified.unified_file import UnifiedKeyedFile
+from statelake.state_core.formats.keyed.unified_file import UnifiedKeyedFile
 from statelake.state_core.formats.layout.keyed_states import parse_keyed_state
 from statelake.state_core.formats.layout.meta_info import write_keyed_header
 from statelake.state_core.formats.writing.unified_encode import (

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from statelake import open_snapshot
 from statelake.state_core.errors import CorruptSnapshotError
 from statelake.state_core.files.filesystem import InlineSource
-from statelake.state_core.formats.keyed.unified import unified_file
-from statelake.state_core.formats.keyed.unified.unified_file import UnifiedFile, UnifiedKeyedFile
+from statelake.state_core.formats.keyed import unified_file
+from statelake.state_core.formats.keyed.unified_file import UnifiedFile, UnifiedKeyedFile
 from statelake.state_core.formats.rewriting.recompression import recompress_snapshot
 from statelake.state_core.formats.writing.new_snapshot import write_snapshot
 from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator

@@ -13,7 +13,7 @@ from statelake import open_snapshot
 from statelake.state_core.errors import CorruptSnapshotError, StateError
 from statelake.state_core.files.filesystem import InlineSource
 from statelake.state_core.formats.keyed.headed_file import Head
-from statelake.state_core.formats.keyed.timers.raw_timers import (
+from statelake.state_core.formats.keyed.raw_timers import (
     RawTimersFile,
     holds_timers,
     raw_spans,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from statelake.state_core.formats.keyed.unified import unified_file
+from statelake.state_core.formats.keyed import unified_file
 from statelake.state_core.integrity import check_snapshot
 from tests.support.lakes import golden
 from tests.support.savepoints.damaged import damaged

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from statelake import open_snapshot
 from statelake.state_core.files.wire import DataInput, DataOutput
-from statelake.state_core.formats.keyed.unified.unified_file import UnifiedKeyedFile
+from statelake.state_core.formats.keyed.unified_file import UnifiedKeyedFile
 from statelake.state_core.formats.layout.keyed_states import layout_of, with_value
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata
 from statelake.state_core.formats.writing.unified_encode import StateRows

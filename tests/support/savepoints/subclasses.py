@@ -8,7 +8,7 @@ from pathlib import Path
 
 from statelake import open_snapshot
 from statelake.pipelines.lake.change.migrating import value_type
-from statelake.state_core.formats.keyed.unified.unified_file import UnifiedKeyedFile
+from statelake.state_core.formats.keyed.unified_file import UnifiedKeyedFile
 from statelake.state_core.formats.layout.keyed_states import layout_of, with_value
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata
 from statelake.state_core.formats.writing.unified_encode import StateRows

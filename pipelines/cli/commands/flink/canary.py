@@ -15,9 +15,9 @@ from statelake.pipelines.cli.commands.flink.connecting import (
 )
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, show
+from statelake.pipelines.cli.engine_options import engine_option
 from statelake.pipelines.cli.options import (
     answer,
-    engine_option,
     job_option,
     lake_option,
     request_options,

@@ -21,9 +21,9 @@ from statelake.pipelines.cli.commands.flink.connecting import (
 )
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import as_json, json_option, progress_bar, tell
+from statelake.pipelines.cli.engine_options import engine_option
 from statelake.pipelines.cli.options import (
     configured_option,
-    engine_option,
     gathered,
     lake_is_meant,
 )

@@ -76,14 +76,10 @@ def expired(
       statelake expired savepoint-5f1e2c-0a1b2c3d4e5f --ttl 7d --ttl orders/seen=1h --keys
       statelake expired --lake lake --job orders --ttl 30d --at 2026-11-20T06:00Z --json
     """
-    problems: list[str] = []
-    if source.in_lake:
-        result = source.stored().expired(ttl, **vars(request))
-    else:
-        snapshot = source.open(partial=True)
-        problems += snapshot.problems_of(keyed=True)
-        with served_in_part(problems):
-            result = snapshot.expired(ttl, **vars(request), problems=problems)
+    snapshot = source.opened()
+    problems = snapshot.problems_of(keyed=True)
+    with served_in_part(problems):
+        result = snapshot.expired(ttl, **vars(request), problems=problems)
     if as_json_:
         states = [_as_dict(each, keys=request.keys) for each in result.states]
         as_json({"at": result.at, "rule": result.rule, "states": states, "unknown": result.unknown})

@@ -63,7 +63,7 @@ def find(source: NamedSnapshot, value: str, request: FindValue, as_json_: bool) 
         raise click.NoSuchOption(source.savepoint)
     snapshot = source.opened()
     selected = request.words(Selection)
-    with served_in_part([] if source.in_lake else snapshot.problems_of(**selected)):
+    with served_in_part(snapshot.problems_of(**selected)):
         hits = snapshot.find(value, **vars(request))
     if as_json_:
         _print_json(value, hits)

@@ -29,7 +29,7 @@ from statelake.pipelines.keys import (
     as_far_as_found,
     key_table,
     printed_rows,
-    rows_in_savepoint,
+    rows_of_key,
 )
 from statelake.pipelines.requests.reading import Selection
 from statelake.state_core.errors import StateError
@@ -71,14 +71,10 @@ def get(source: NamedSnapshot, text: str, request: Selection, as_json_: bool) ->
       statelake get --lake lake --job orders --snapshot tuesday --key 4711 --state count --json
       statelake get savepoint-5f1e2c --key berlin --plan plan.json --operator "GroupAggregate[5]"
     """
-    stored = source.stored() if source.in_lake else None
-    opened = source.open(partial=True) if stored is None else stored
+    opened = source.opened()
     problems = opened.problems_of(**vars(request), keyed=True)
     with served_in_part(problems):
-        if stored is not None:
-            key_rows = stored.key_rows(text, **vars(request))
-        else:
-            key_rows = rows_in_savepoint(opened, text, **vars(request))
+        key_rows = rows_of_key(opened, text, **vars(request))
     for rows in key_rows:
         if rows.key_group is None:
             click.echo(

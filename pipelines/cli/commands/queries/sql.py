@@ -14,8 +14,8 @@ from statelake.pipelines.cli.commands.queries.query_output import (
     write_file,
 )
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show
+from statelake.pipelines.cli.engine_options import cluster_options
 from statelake.pipelines.cli.options import (
-    cluster_options,
     configured_option,
     inexact_option,
     lake_option,

@@ -80,15 +80,10 @@ def channels(
     if type_ and like:
         raise click.UsageError("give either --type or --like")
     problems: list[str] = []
-    if source.in_lake:
-        stored = source.stored()
-        value = stored.record_serializer(type=type_ or "", like=like or "")
-        contents = stored.read_channels(operator)
-    else:
-        snapshot = source.open(partial=True)
-        with served_in_part(snapshot.problems_of() if like else []):
-            value = snapshot.record_serializer(type=type_ or "", like=like or "")
-        contents = snapshot.read_channels(operator, problems=problems)
+    snapshot = source.opened()
+    with served_in_part(snapshot.problems_of() if like else []):
+        value = snapshot.record_serializer(type=type_ or "", like=like or "")
+    contents = snapshot.read_channels(operator, problems=problems)
     if records:
         if _print_records(contents, value, limit) != limit:
             refuse_problems(problems)

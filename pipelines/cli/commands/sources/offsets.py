@@ -54,7 +54,7 @@ def offsets(source: NamedSnapshot, operator: str | None, look: str | None, as_js
         ids = {each.operator: each.operator_id for each in sources}
         ids |= {each.operator: each.operator_id for each in sinks}
         wanted = ids.get(operator, operator)
-        if operator not in ids and not source.in_lake:
+        if wanted not in ids.values():
             wanted = snapshot.operator(operator).operator_id
         sources = [each for each in sources if each.operator_id == wanted]
         sinks = [each for each in sinks if each.operator_id == wanted]

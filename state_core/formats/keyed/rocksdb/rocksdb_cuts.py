@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from statelake.state_core.errors import OversizedError, StateError
+from statelake.state_core.files.file_sources import Workers
 from statelake.state_core.files.filesystem import ByteSource
-from statelake.state_core.files.workers import Workers
 from statelake.state_core.formats.keyed.rocksdb.sst_file import KeyBounds, SstFile
 from statelake.state_core.model.entries import FilePiece, pieces_between
 from statelake.state_core.model.handles import KeyGroupRange

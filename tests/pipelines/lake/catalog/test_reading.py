@@ -14,17 +14,18 @@ import pyarrow as pa
 import pytest
 
 import statelake as sl
+from statelake.pipelines.keys import rows_of_key
 from statelake.pipelines.lake.catalog import reading
 from statelake.pipelines.lake.catalog.attempts import Attempt
 from statelake.pipelines.lake.catalog.catalog import Catalog, CatalogVersion
 from statelake.pipelines.lake.catalog.dropping import drop_snapshots
+from statelake.pipelines.lake.catalog.recorded_states import recorded_snapshot
 from statelake.pipelines.lake.erase import erasing
 from statelake.pipelines.lake.erase.erasing import erase
 from statelake.pipelines.lake.erase.log_rewriting import rewrite_log
 from statelake.pipelines.lake.erase.requests import ErasureRequest
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.keys.key_history import key_history
-from statelake.pipelines.lake.keys.one_key import rows_in_lake
 from statelake.pipelines.lake.query.session import Session
 from statelake.pipelines.lake.query.table_names import TableNames
 from statelake.pipelines.lake.tables.tables import StateTable
@@ -277,7 +278,7 @@ def test_rows_that_were_given_out_are_not_given_again(
 ) -> None:
     """An erasure behind the first of them is an error that says what to do."""
     monkeypatch.setattr(reading, "HELD", 1)
-    of_operators = rows_in_lake(lake, lake.snapshot("orders", "day-0"), ALICE)
+    of_operators = rows_of_key(recorded_snapshot(lake, lake.snapshot("orders", "day-0")), ALICE)
     batches = next(each.batches for each in of_operators if each.operator == "users")
     next(batches)
     erase_her(lake)

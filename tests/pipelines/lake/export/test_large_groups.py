@@ -24,7 +24,7 @@ from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.share.mask_file import read_mask
 from statelake.pipelines.lake.share.sharing import SharedForm
 from statelake.pipelines.lake.tables import data_files as unit_writer
-from statelake.state_core.formats.keyed.unified import unified_file
+from statelake.state_core.formats.keyed import unified_file
 from statelake.state_core.formats.writing import spills
 from statelake.state_core.formats.writing.new_snapshot import write_snapshot
 from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator

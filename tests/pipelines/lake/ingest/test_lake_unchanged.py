@@ -22,8 +22,8 @@ from statelake.pipelines.lake.tables.file_spans import Partitioning
 from statelake.pipelines.lake.tables.records import DataFile, PartRecord, SnapshotRecord
 from statelake.pipelines.lake.tables.table_rows import TableRows
 from statelake.pipelines.requests.imports import Import
-from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from statelake.state_core.formats.reader import open_snapshot
 from statelake.state_core.model.entries import Entries, KeyedFile
 from statelake.state_core.model.handles import IncrementalHandle, KeyGroupRange
 from tests.support.lakes import (

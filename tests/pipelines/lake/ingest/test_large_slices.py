@@ -25,7 +25,7 @@ from statelake.pipelines.lake.ingest.large_slices import large_bytes
 from statelake.pipelines.lake.tables import file_spans as units
 from statelake.pipelines.lake.tables.records import SnapshotRecord, by_span
 from statelake.state_core.errors import CorruptSnapshotError
-from statelake.state_core.formats.keyed.unified import unified_file
+from statelake.state_core.formats.keyed import unified_file
 from statelake.state_core.formats.rewriting.recompression import recompress_snapshot
 from statelake.state_core.formats.writing.new_snapshot import write_snapshot
 from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator

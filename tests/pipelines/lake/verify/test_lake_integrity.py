@@ -15,7 +15,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.pipelines.lake.verify.integrity import stored_faults
 from statelake.state_core.errors import UnsupportedFormatError
-from statelake.state_core.formats.keyed.timers.raw_timers import IDENTIFIER
+from statelake.state_core.formats.keyed.raw_timers import IDENTIFIER
 from statelake.state_core.integrity import check_snapshot
 from tests.support.lakes import KINDS, WIDE, WORDS, exported, golden, import_as, raw_savepoint
 from tests.support.savepoints.golden_cases import GOLDEN, GoldenCase, golden_cases

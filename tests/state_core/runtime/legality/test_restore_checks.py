@@ -332,7 +332,7 @@ def test_real_savepoints_are_what_they_were_declared(name: str, job: JobDeclarat
         snapshot = open_snapshot(
             str(golden.snapshot), uids=[operator.uid for operator in job.operators]
         )
-        assert check_restore(job, held_operators(snapshot)) == [], golden.name
+        assert check_restore(job, held_operators(snapshot.operators)) == [], golden.name
 
 
 def test_a_real_savepoint_against_another_job() -> None:
@@ -352,7 +352,7 @@ def test_a_real_savepoint_against_another_job() -> None:
     )  # fmt: skip
     golden = golden_cases("kinds", form="canonical")[0]
     snapshot = open_snapshot(str(golden.snapshot))
-    found = check(changed, *held_operators(snapshot))
+    found = check(changed, *held_operators(snapshot.operators))
     assert sorted(said(found)) == [
         ("fault", "key", ""),
         ("fault", "kind", "scores"),

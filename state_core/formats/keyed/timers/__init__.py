@@ -1,1 +1,0 @@
-"""Timers that RocksDB jobs keep on the heap: `raw_timers`."""
