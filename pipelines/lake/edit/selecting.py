@@ -68,7 +68,7 @@ def _goes_by(state: StateRecord, name: str) -> bool:
 
 
 def refuse_cut_channels(operators: Sequence[OperatorMetadata], going: Collection[str]) -> None:
-    """Refuse to drop one end of an exchange with records in flight, as both ends may have some.
+    """Refuse to drop only one end of an exchange with records in flight.
 
     Args:
         operators: All operators.

@@ -303,17 +303,17 @@ REFUSED: dict[str, tuple[Callable[[Catalog], object], type[StateError], str]] = 
     "a column dropped": (
         lambda lake: overwrite(lake, lambda rows: rows.drop_columns("value")),
         LakeError,
-        r"column 'value' was dropped, and the state has int64; change values, not columns",
+        r"column 'value' was dropped, but the state has int64; change values, not columns",
     ),
     "a column added": (
         lambda lake: overwrite(lake, lambda rows: rows.append_column("x", rows.column("key"))),
         LakeError,
-        r"column 'x' was added, and the state has no place for it",
+        r"column 'x' was added, but the state has no place for it",
     ),
     "numbers as text": (
         with_type(pa.string()),
         LakeError,
-        r"column 'value' is string now, and the state has int64.*statelake migrate",
+        r"column 'value' is string now, but the state has int64.*statelake migrate",
     ),
     "smaller numbers": (with_type(pa.int32()), LakeError, r"column 'value' is int32 now"),
     "deletion vectors": (
