@@ -17,15 +17,15 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK 
 
 
 class Audit:
-    """A file with a line of JSON for each request of keys and values, written before it is answered.
+    """A file with a line of JSON for each request of keys and values, written before the answer.
 
     Args:
-        path: The file, which is created if it is missing, and only readable by its owner from then on;
-            empty for none.
+        path: The file, which is created if it is missing, and readable by its owner alone from
+            then on; empty for none.
 
     Raises:
-        StateError: It can't be written, is a link, is not a regular file, or belongs to another user,
-            who could read the requests.
+        StateError: It can't be written, is a link, is not a regular file, or belongs to another
+            user, who could read the requests.
     """
 
     def __init__(self, path: str) -> None:

@@ -1,8 +1,8 @@
 """Mask values by a secret: equal values become equal, and different values stay different.
 
-A value is permuted within the values of its format, by a Feistel network over exactly as many numbers
-as there are such values: a text keeps the places of its letters and digits, a number its count of
-digits, a date its year. So different values stay different, and keys stay keys.
+A value is permuted within the values of its format, by a Feistel network over exactly as many
+numbers as there are such values: a text keeps the places of its letters and digits, a number its
+count of digits, a date its year. So different values stay different, and keys stay keys.
 
 A format with few values is easy to guess: one guess in ten of a masked digit is right.
 """
