@@ -262,7 +262,7 @@ def test_what_a_lake_is_asked_wrongly(tmp_path: Path) -> None:
     lake = Catalog(tmp_path / "lake")
     import_as(lake, KINDS, "monday")
     words = ("get", "--lake", lake.location, "--job")
-    assert "no key of type Long" in run(*words, "orders", "--key", "x").err
+    assert "not a key of type Long" in run(*words, "orders", "--key", "x").err
     assert "it has: orders" in run(*words, "no", "--key", 1).err
     assert "its latest are: monday" in run(*words, "orders", "--key", 1, "--snapshot", "no").err
     assert "it has: " in run(*words, "orders", "--key", 1, "--operator", "no").err
