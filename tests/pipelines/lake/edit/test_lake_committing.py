@@ -375,7 +375,7 @@ def test_an_edit_of_another_snapshot(lake: Catalog, tmp_path: Path) -> None:
     change = ("counter/count", "key_group < 9", {"value": "value + 1"})
     import_as(lake, edited_savepoint(WORDS, tmp_path / "tuesday", change), "tuesday")
     edit(lake, COUNTS).delete("key_group > 99")
-    message = r"behind its version 0 there is 1 \(of snapshot .tuesday.\).*RESTORE TABLE"
+    message = r"after its version 0 come 1 \(of snapshot .tuesday.\).*RESTORE TABLE"
     with pytest.raises(ConflictError, match=message):
         commit(lake)
     edit(lake, COUNTS).restore(0)
