@@ -219,7 +219,7 @@ def key_from_text(text: str, key: TypeSerializer, place: str = "") -> Any:
         return _read_key(text, key.arrow_type)
     except (ValueError, RecursionError) as error:
         raise EncodeError(
-            f"{_short(text)} is no key of type {key.name} ({error})",
+            f"{_short(text)} is not a key of type {key.name} ({error})",
             place=place,
             remedy=f"write keys as `statelake dump` prints them, such as {_example_text(key)}",
         ) from error
@@ -237,7 +237,7 @@ def _read_key(text: str, kind: pa.DataType) -> Any:
         try:
             value = json.loads(text)
         except json.JSONDecodeError:
-            raise ValueError("it is no JSON") from None
+            raise ValueError("it is not JSON") from None
     key = from_plain(value, kind)
     if key is None:
         raise ValueError("a key is never null in Flink")

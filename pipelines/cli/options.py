@@ -98,7 +98,7 @@ def refuse_untrusted(context: click.Context) -> None:
         raise DeclarationError(
             f"only {FILE} names the lake {shown}, and it would be opened with your credentials",
             remedy="name it with --lake or STATELAKE_LAKE, or let ~/statelake.toml trust it: a file"
-            " that lies in a directory is not sent what is yours",
+            " in a working directory may not direct your credentials elsewhere",
         )
 
 

@@ -35,7 +35,7 @@ from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.layout.state_compatibility import Verdicts
 from statelake.state_core.printable import Printed, Table, bytes_text
 
-CLOCKS = 60.0  # seconds by which those of two machines may differ
+CLOCKS = 60.0  # seconds by which the clocks of two machines may differ
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def _scrub(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick:
 def _run_functions(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick:
     """Run the declared job of process functions on the new input of its sources."""
     if not job.places(context).declared_job:
-        return dg.SkipReason("no job is named: set STATELAKE_DECLARED to MODULE:JOB")
+        return dg.SkipReason("no job is given: set STATELAKE_DECLARED to MODULE:JOB")
     return dg.RunRequest()
 
 

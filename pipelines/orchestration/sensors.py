@@ -108,7 +108,7 @@ def _lost(job: StateJob, flink: FlinkSettings, target: AnyJob, rescale: str) -> 
             return dg.SensorResult(cursor=RUNS, skip_reason=RUNS)
         cursor = f"{loss.state} {loss.flink_job}".strip()
         if cursor == context.cursor:
-            return dg.SkipReason(f"it is {cursor}, as was told")
+            return dg.SkipReason(f"it is {cursor}, as reported before")
         request = dg.RunRequest(run_config=run_config_of(loss))
         return dg.SensorResult(run_requests=[request], cursor=cursor)
 

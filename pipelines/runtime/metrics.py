@@ -15,7 +15,7 @@ from statelake.state_core.errors import CommitError
 
 HELP = {
     "failed": "Whether the last run failed.",
-    "last_success_timestamp_seconds": "When the last run ended well, in seconds since 1970.",
+    "last_success_timestamp_seconds": "When the last run succeeded, in seconds since 1970.",
     "number": "The number of the last run with input.",
     "records": "Input records of the last run with input.",
     "records_per_second": "Input records a second, over all steps.",

@@ -374,7 +374,7 @@ def _written(directory: Directory, pairs: dict[bytes, bytes]) -> SubtaskFiles:
 def _pair(pairs: dict[bytes, bytes], key: bytes, directory: Directory) -> bytes:
     if key not in pairs:
         raise CorruptSnapshotError(
-            f"pairs without {key.decode()!r}, which a subtask of its description has",
+            f"the pair {key.decode()!r} is missing, though the description of the subtask has it",
             place=directory.full(),
             remedy="the changelog is not complete: restore from another backend",
         )

@@ -97,7 +97,7 @@ class SqlScript:
         Raises:
             EncodeError: No Flink is named, or two are; or the plan can't be kept there.
             MissingFileError: There is no such script, no such JAR, or no Flink.
-            DeclarationError: It is no script of SQL.
+            DeclarationError: It is not a SQL script.
             FlinkJobError: Flink does not compile it.
         """
         return replace(parse_plan(self._text, os.fspath(self.sql)), numbered=False)
@@ -120,7 +120,7 @@ class SqlScript:
             return made.read_bytes()
 
     def keep_plan(self) -> None:
-        """Write the plan to the file that keeps it, whole or not at all, for its owner alone.
+        """Write the plan to its file, completely or not at all, readable by its owner alone.
 
         It has the options of the script's tables, and so may have passwords.
 
@@ -228,7 +228,7 @@ def compile_sql(request: CompileSql) -> Plan:
     Raises:
         EncodeError: No Flink is named, or two are; or the plan can't be written.
         MissingFileError: There is no such script, no such JAR, or no Flink.
-        DeclarationError: It is no script of SQL.
+        DeclarationError: It is not a SQL script.
         FlinkJobError: Flink does not compile it.
     """
     script = SqlScript(**request.words(FlinkOfSql), sql=request.sql, keep=request.to)
@@ -268,7 +268,7 @@ def sql_types(request: SqlTypes) -> StateTypes:
     Raises:
         EncodeError: No Flink is named, or two are.
         MissingFileError: There is no such script, no such JAR, or no Flink.
-        DeclarationError: It is no script of SQL.
+        DeclarationError: It is not a SQL script.
         FlinkJobError: Flink does not compile or start it.
     """
     place, classpath, timeout = os.fspath(request.sql), request.classpath, request.timeout
@@ -366,11 +366,11 @@ def _read_script(place: str) -> str:
 
     Raises:
         MissingFileError: It can't be read.
-        DeclarationError: It is no text, or has no statement.
+        DeclarationError: It is not text, or has no statement.
     """
     text = _read(place, MAX_SCRIPT_BYTES)
     if "\0" in text:
-        raise DeclarationError("no script of SQL", place=place, remedy=_REMEDY)
+        raise DeclarationError("not a SQL script", place=place, remedy=_REMEDY)
     if next(split_statements(text), None) is None:
         raise DeclarationError("it has no statement", place=place, remedy=_REMEDY)
     return text
@@ -381,7 +381,7 @@ def _read(place: str, most: int = MAX_PLAN_BYTES) -> str:
 
     Raises:
         MissingFileError: It can't be read.
-        DeclarationError: It is no text, or too long.
+        DeclarationError: It is not text, or too long.
     """
     try:
         with Path(place).open("rb") as file:

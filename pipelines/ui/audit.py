@@ -1,4 +1,4 @@
-"""Who looked at which keys and values: a line of JSON for each look."""
+"""The log of who read which keys and values: a line of JSON for each request."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK 
 
 
 class Audit:
-    """A file with a line of JSON for each look at keys and values, written before they are shown.
+    """A file with a line of JSON for each request of keys and values, written before the answer.
 
     Args:
-        path: The file, which is made if it is not there, and is its owner's alone from then on;
-            empty for none.
+        path: The file, which is created if it is missing, and readable by its owner alone from
+            then on; empty for none.
 
     Raises:
-        StateError: It can't be written, is a link or no regular file, or is somebody else's, who
-            could read the requests.
+        StateError: It can't be written, is a link, is not a regular file, or belongs to another
+            user, who could read the requests.
     """
 
     def __init__(self, path: str) -> None:
@@ -43,9 +43,9 @@ class Audit:
     def _close_others_out(self) -> None:
         kept = os.fstat(self._file)
         if not stat.S_ISREG(kept.st_mode):
-            raise OSError("it is no regular file")
+            raise OSError("it is not a regular file")
         if kept.st_nlink > 1:
-            raise OSError("it has a second name, by a hard link")
+            raise OSError("another hard link leads to it")
         if kept.st_mode & 0o077:  # of a file that was there before
             os.fchmod(self._file, 0o600)
 

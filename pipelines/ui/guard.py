@@ -1,8 +1,8 @@
-"""Who may ask: whoever has the token that was printed at the start, from a page of ours or none.
+"""Access to the pages: for those with the token printed at the start, from our pages or none.
 
 A page of another site can make a browser send requests to 127.0.0.1, and can give its own name that
 address (DNS rebinding). So besides the cookie, which no other site's page makes a browser send, the
-host and the origin of each request are looked at. What is refused gets no content.
+host and the origin of each request are checked. A refused request gets no content.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
 }
-USED = "This address worked once, or is another one's: start `statelake ui` again.\n"
+USED = "This address was used already, or belongs to another process: start `statelake ui` again.\n"
 OURS = ("same-origin", "none")  # of `Sec-Fetch-Site`; older browsers and other programs send none
 
 
 class Guard:
-    """Passes on the requests of who has the token, and refuses all others.
+    """Passes on requests with the token or its cookie, and refuses all others.
 
     Args:
         app: The application.
-        port: The port on which it is asked.
+        port: The port on which requests arrive.
 
     Attributes:
-        token: What is exchanged for a cookie, once.
+        token: The token, which is exchanged for a cookie once.
     """
 
     def __init__(self, app: ASGIApp, port: int) -> None:
@@ -54,7 +54,7 @@ class Guard:
         self._used = False
         self._using = threading.Lock()
         self._cookie = secrets.token_urlsafe(32)
-        self._name = f"statelake-{port}"  # cookies are of all ports
+        self._name = f"statelake-{port}"  # a cookie is sent to every port
         self._hosts = (f"127.0.0.1:{port}", f"localhost:{port}")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

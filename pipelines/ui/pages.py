@@ -32,7 +32,7 @@ from statelake.state_core.formats.description import OperatorDescription
 from statelake.state_core.formats.key_weights import HeavyKey, StateWeights
 from statelake.state_core.printable import Table, printable
 
-WITH = "with"  # of a form: the words of its address that are no fields
+WITH = "with"  # the field of a form that has the other parameters of its address
 SHOWN_SNAPSHOTS = 500
 SHOWN_BESIDE = 20  # snapshots with which one may be compared
 SHOWN_OPERATORS = 100
@@ -67,7 +67,7 @@ def _whole(text: str) -> Html:
 
 
 def _void(name: str, /, **attributes: str | int) -> Html:
-    """Return an element without an end."""
+    """Return an element without a closing tag."""
     return Html(tag(name, **attributes).removesuffix(f"</{name}>"))
 
 
@@ -80,7 +80,7 @@ def _input(label: str, name: str, value: str = "", kind: str = "text") -> Html:
 
 
 def _form(path: str, words: dict[str, str], *fields: Html, button: str) -> Html:
-    """Return a form, whose fields become words of an address beside those that are given.
+    """Return a form, whose fields become parameters of an address beside the given ones.
 
     These are in one field as in an address, so that a browser changes no character of them.
     """
@@ -141,7 +141,7 @@ def snapshots(listed: list[Listed], jobs: list[str]) -> Iterator[Html]:
     if not listed:
         yield tag("p", "There is no snapshot here.")
         return
-    known = 7 if any(each.state for each in listed) else 5  # a lake was not looked through
+    known = 7 if any(each.state for each in listed) else 5  # snapshots of a lake are not checked
     rows = [
         (
             snapshot_link(each.name),

@@ -18,7 +18,7 @@ from statelake.pipelines.ui.options import Options
 from statelake.pipelines.ui.views import Source
 from statelake.state_core.files.held_directories import remove_held_temporary
 
-BESIDE, STACK = 1 << 30, 8 << 20  # bytes for all that is no query, and of each of its threads
+BESIDE, STACK = 1 << 30, 8 << 20  # bytes for all but queries, and of each thread's stack
 PATIENCE = 2.0  # seconds until threads that can't be ended are left behind
 
 
@@ -70,7 +70,7 @@ def bound_memory(limits: QueryLimits) -> None:
 def leave(code: int) -> NoReturn:
     """End the process at once, without its temporary directories."""
     remove_held_temporary()
-    with suppress(OSError, RuntimeError):  # nobody reads on, or a signal came within a write
+    with suppress(OSError, RuntimeError):  # the pipe is closed, or a signal interrupted a write
         sys.stdout.flush()
     os._exit(code)
 

@@ -200,7 +200,7 @@ def _position(source: DataInput, data: bytes) -> dict[str, str | None]:
     try:
         position = json.loads(data)
     except (ValueError, RecursionError):
-        raise source.fault("a position that is no JSON") from None
+        raise source.fault("a position that is not JSON") from None
     if not isinstance(position, dict) or not all(
         value is None or isinstance(value, str) for value in position.values()
     ):

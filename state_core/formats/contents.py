@@ -147,7 +147,7 @@ def _content(file: str) -> str:
         json.loads(data)
         return data.decode()
     except (ValueError, RecursionError) as error:
-        raise DeclarationError(f"no JSON ({error})", place=file) from error
+        raise DeclarationError(f"not JSON ({error})", place=file) from error
 
 
 def _texts(state: KeyedState) -> Iterator[bytes]:

@@ -311,9 +311,9 @@ def examine_channels(
     for elements in read_channels(channels):
         where = Place(elements.channel.operator)
         if elements.whole:
-            findings.skip(where, "values of records in flight, whose type no snapshot says")
+            findings.skip(where, "values of records in flight, whose type snapshots do not have")
         else:
-            findings.skip(where, "records in flight that can't be told apart")
+            findings.skip(where, "records in flight that can't be separated")
     return True
 
 

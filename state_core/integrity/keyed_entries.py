@@ -222,7 +222,7 @@ class _Pass:
         groups = fixed_values(batch.column("key_group"), np.int32)
         keys = batch.column("key")
         return [
-            (row, f"key {keys[row].as_py()!r} is here, and its hash says key group {right[row]}")
+            (row, f"key {keys[row].as_py()!r} is here, but its hash is of key group {right[row]}")
             for row in np.flatnonzero(right != groups).tolist()
         ]
 

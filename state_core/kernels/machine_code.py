@@ -4,7 +4,7 @@ Numba takes half a second to load, LLVM alone a twentieth.
 
 A file holds the object code of one kernel, as LLVM emits it, and the name of its function. The name
 of the file says for which processor and versions it was compiled, and from which code: of the
-kernel, its helpers, and the numbers that they use. A file that is not whole is as good as none.
+kernel, its helpers, and the numbers that they use. An incomplete file is ignored.
 
 Numba's calling convention: a place for the result, one for an exception, and the arguments, each
 array as seven; the function returns 0, or that it failed.
@@ -118,7 +118,7 @@ def stored(function: Callable[..., Any], signature: str, options: object) -> Mac
 
 
 def store(function: Callable[..., Any], signature: str, options: object, code: MachineCode) -> bool:
-    """Keep machine code of a kernel in place of older; return whether a directory takes it."""
+    """Store a kernel's machine code instead of older; return whether a directory is writable."""
     name = file_name(function, signature, options)
     content = code.symbol.encode() + b"\n" + code.data
     for directory in _directories():
@@ -135,7 +135,7 @@ def store(function: Callable[..., Any], signature: str, options: object, code: M
 
 
 def _digest(name: str, content: bytes) -> bytes:
-    """Return the digest of a file, which says of which kernel it is, too."""
+    """Return the digest of a file, which identifies its kernel as well."""
     return hashlib.sha256(name.encode() + b"\n" + content).digest()
 
 

@@ -127,7 +127,9 @@ class Sought:
         self.text = _as_text(value)
         self.contains = contains
         if not is_text(self.text):
-            raise EncodeError("the value has half a character", remedy="search its bytes, as 0x...")
+            raise EncodeError(
+                "the value has an unpaired surrogate", remedy="search its bytes, as 0x..."
+            )
         match = _HEX.fullmatch(self.text)
         self.bytes = None if match is None else bytes.fromhex(match[1])
         self.number: Decimal | None = None
@@ -549,7 +551,7 @@ def _unsearched(
                         why = "bytes, which are searched for 0x..."
                         yield Unsearched(operator.label, each.name, path, why)
         if each.name in part.lost:
-            why = f"entries that were not found: {part.lost[each.name]}"
+            why = f"entries that could not be located: {part.lost[each.name]}"
             yield Unsearched(operator.label, each.name, "", why)
         for (name, column), rows in part.exact.items():
             if name == each.name:

@@ -805,7 +805,7 @@ def state_title(name: str, alias: str = "") -> str:
 def lost_entries(operator: str, reasons: Mapping[str, str]) -> list[str]:
     """Return of which states of an operator not all entries are found, and why, as sentences."""
     return [
-        f"operator {operator}, state {name!r}: entries that were not found: {why}"
+        f"operator {operator}, state {name!r}: entries that could not be located: {why}"
         for name, why in reasons.items()
     ]
 

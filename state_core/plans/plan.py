@@ -137,20 +137,20 @@ def parse_plan(data: bytes | str, place: str) -> Plan:
     try:
         content = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise DeclarationError(f"no JSON ({error})", place=place, remedy=REMEDY) from error
+        raise DeclarationError(f"not JSON ({error})", place=place, remedy=REMEDY) from error
     try:
         return _plan(content, place)
     except StateError as error:
         raise error.within(place) from error
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise DeclarationError(
-            f"no plan of Flink SQL ({type(error).__name__}: {error})", place=place, remedy=REMEDY
+            f"not a plan of Flink SQL ({type(error).__name__}: {error})", place=place, remedy=REMEDY
         ) from error
 
 
 def _plan(content: Any, place: str) -> Plan:
     if not isinstance(content, Mapping) or not isinstance(content.get("nodes"), list):
-        raise DeclarationError("no plan of Flink SQL: it has no `nodes`", remedy=REMEDY)
+        raise DeclarationError("not a plan of Flink SQL: it has no `nodes`", remedy=REMEDY)
     major, minor = (int(part) for part in str(content["flinkVersion"]).split(".")[:2])
     inputs: dict[int, list[int]] = {}
     for edge in content.get("edges", ()):
@@ -164,11 +164,11 @@ def _plan(content: Any, place: str) -> Plan:
     for node in nodes.values():
         missing = [each for each in node.inputs if each not in nodes]
         if missing:
-            raise DeclarationError(f"node {node.id} reads {missing[0]}, which is not there")
+            raise DeclarationError(f"node {node.id} reads {missing[0]}, which is missing")
     try:
         order = list(TopologicalSorter({id_: nodes[id_].inputs for id_ in nodes}).static_order())
     except CycleError as error:
-        raise DeclarationError("its nodes read each other in a ring", remedy=REMEDY) from error
+        raise DeclarationError("its nodes form a cycle", remedy=REMEDY) from error
     return Plan(place, (major, minor), {id_: nodes[id_] for id_ in order})
 
 

@@ -59,7 +59,7 @@ def _unaided(
             f"refuses: cannot map {each.old.node.label}; with --allowNonRestoredState begins empty"
         )
     if old.states and not new.states and new.family in CONNECTORS:
-        return Unaided("refuses: cannot map the rows that it held to settle which of a key stays")
+        return Unaided("refuses: can't map the rows that it kept to choose one row for each key")
     if new.family in CONNECTORS:
         same = old.settings == new.settings
         return Unaided("restores it" if same else "gives it the state of another table", not same)
@@ -78,7 +78,7 @@ def _unaided(
         return Unaided("restores silently groups of one grouping set as another's", wrong=True)
     if {*new.sets} - {*old.sets} and any(state.updates for state in new.states):
         return Unaided(
-            "goes on; from groups of the new grouping sets rows are taken that they never had",
+            "continues; rows are retracted from groups of new grouping sets that never had them",
             wrong=True,
         )
     if each.old is not old and (each.old is None or _meaning(old) != _meaning(new)):
@@ -138,7 +138,7 @@ def _restored(old: NodeStates, new: NodeStates) -> Unaided:
     if unread:
         return Unaided(
             f"restores silently without {', '.join(unread)}, which it looks for, and leaves"
-            f" {', '.join(sorted(before))} unread: rows that came before come again",
+            f" {', '.join(sorted(before))} unread: earlier rows are emitted again",
             wrong=True,
         )
     if old.change is not new.change:
@@ -156,13 +156,13 @@ def _restored(old: NodeStates, new: NodeStates) -> Unaided:
                 return Unaided(_exchanged(wrong), wrong=True)
             pairs = zip(old_row, row, strict=False)
             if any(was.unfiltered is not now.unfiltered for was, now in pairs):
-                return Unaided("goes on; one of both jobs counts all rows", wrong=True)
+                return Unaided("continues; one of both jobs counts all rows", wrong=True)
     if old.limits != new.limits:
         fate, why = limited(old.node, new.node)
         if fate is Fate.UNKNOWN:
-            return Unaided(f"goes on; {why}", wrong=True)
+            return Unaided(f"continues; {why}", wrong=True)
     if old.filters != new.filters:
-        return Unaided("goes on; what it holds was counted by the old filter", wrong=True)
+        return Unaided("continues with counts of the old filter", wrong=True)
     return Unaided("restores it as it is")
 
 

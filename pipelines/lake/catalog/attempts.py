@@ -191,8 +191,8 @@ class Attempt:
 
     def _taken_for_dead(self) -> BasisChangedError:
         return BasisChangedError(
-            f"the {self.claim.operation} of snapshot {self.claim.snapshot_id!r} was taken for"
-            " dead, and taken back by another process",
+            f"the {self.claim.operation} of snapshot {self.claim.snapshot_id!r} gave no"
+            " sign of life, so another process took it back",
             remedy="nothing was changed: run it again",
         )
 

@@ -494,7 +494,7 @@ def sweep_unmanaged(
     version = lake.version()  # after the listing: later files stay
     records, bad = version.records()
     if bad:
-        LOG.warning("carried files stay, as nobody knows which are needed: %s", bad[0].error)
+        LOG.warning("carried files are not deleted, since a record is unreadable: %s", bad[0].error)
         return Freed()
     needed = {carried.blob for record in records for carried in record.carried}
     # an open attempt may still name a file that no snapshot has

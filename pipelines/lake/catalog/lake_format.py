@@ -31,7 +31,7 @@ FORMAT_KEY = "statelake.format"
 SEVERAL_FILES = "several-files"
 """Key groups with very many rows have several files, in the order of a snapshot's row."""
 NAMED_COLUMNS = "named-columns"
-"""A state may have columns that its types do not tell: its row has names, or what texts hold."""
+"""A state may have columns that are not in its types: names of fields, or parsed texts."""
 READERS: Mapping[str, str] = {SEVERAL_FILES: "0.1.0", NAMED_COLUMNS: "0.1.0"}
 WRITERS: Mapping[str, str] = {}
 LONGEST, LONGEST_NAME = 1 << 13, 100
@@ -79,7 +79,7 @@ class LakeFormat:
         """Refuse to write into a lake of an older format, or with an unknown feature of writers.
 
         Raises:
-            LakeFormatError: It is one.
+            LakeFormatError: The lake has an older format, or such a feature.
         """
         if self.version < FORMAT:
             raise LakeFormatError(

@@ -1,9 +1,9 @@
 """The process that wrote a claim, and whether it is still running.
 
-That is advice: it only says whether to wait. Safety never depends on it. A process is known to be
-gone only if this process would see it in its table of processes: the same boot of the kernel, and
-the same namespace of process numbers. Otherwise it is unknown: equal numbers mean nothing in two
-containers, and clocks nothing at all.
+This is a hint whether to wait. Safety never depends on it. A process is known to have ended only if
+this process would see it in its table of processes: after the same boot of the kernel, in the same
+namespace of process numbers. Otherwise nothing is known: two containers use the same numbers for
+different processes, and clocks prove nothing.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def _contradiction(metadata: CheckpointMetadata, record: SnapshotRecord) -> str:
     with_tables = {operator.operator_id for operator in record.operators if operator.states}
     without = {operator.operator_id for operator in metadata.operators} - with_tables
     if without_tables(metadata, without) != metadata:
-        return "it has the handles of state that has tables"
+        return "it has handles of managed state"
     map_streams(metadata, look, keyed=True)
     if foreign:
         return f"{foreign[0]!r:.200} is no file that is carried"
@@ -295,8 +295,8 @@ def refuse_kept_as_bytes(record: SnapshotRecord, wanted: str) -> None:
             f"{wanted}/".startswith(f"{name}/") for name in names
         ):
             raise UnsupportedFormatError(
-                f"{KEYED}, as only a class of the job knows where its values end: no state of it"
-                " can be changed alone",
+                f"{KEYED}, since only a class of the job knows where values end: its states"
+                " can't be changed separately",
                 place=f"operator {label}",
                 remedy="import a canonical savepoint of the job, which tells where values end, and"
                 " change that; or drop all of it: `edit --drop-operator`, `erase --carried drop`",
@@ -345,7 +345,7 @@ def blocks_of(carried: str, lake: Directory) -> Iterator[bytes]:
         yield block.tobytes()
     if digest.hexdigest() != digest_in(carried):
         raise DamagedLakeError(
-            "it is not what was carried: its bytes are not of the digest that is its name",
+            "its bytes do not have the digest in its name",
             place=lake.full(path),
         )
 

@@ -357,7 +357,7 @@ def _struct_expression(
     if unknown:
         raise IncompatibleError(
             f"an expression for field {', '.join(repr(path + name) for name in unknown)}, which the"
-            " new type has not",
+            " new type does not have",
             remedy=f"its fields are: {', '.join(names)}",
         )
     before = {field_name(field): field for field in old} if pa.types.is_struct(old) else {}

@@ -273,7 +273,7 @@ def plan_sql_upgrade(
         IncompatibleError: The snapshot is not of the old plan.
     """
     if no_uids not in (False, True, OLD):
-        raise EncodeError(f"no_uids={no_uids!r}", remedy="say True, for both jobs, or 'old'")
+        raise EncodeError(f"no_uids={no_uids!r}", remedy="use True for both jobs, or 'old'")
     if no_uids == OLD:
         named = named_anew(record, match, like)
     else:
@@ -321,8 +321,8 @@ def _operator_upgrade(
 
     worse(*_without_tables(match, names, records, as_bytes))
     if nameless:
-        worse(Fate.UNKNOWN, "its connector gives a uid to what has state, and no plan says which:"
-              f" {_LIKE}")  # fmt: skip
+        worse(Fate.UNKNOWN, "its connector sets the uid of an operator with state, and plans do not"
+              f" have that uid: {_LIKE}")  # fmt: skip
     for operator in records:
         identity = identities.get(operator.operator_id)
         if operator.operator_id in nameless:
@@ -368,7 +368,7 @@ def _without_tables(
         return Fate.KEEPS, f"the snapshot has no state of {match.old.node.label}" if missing else ""
     if _stays(match):
         return Fate.KEEPS, ""
-    return Fate.UNKNOWN, f"it has {KEYED}, of which nothing can be rewritten"
+    return Fate.UNKNOWN, f"it has {KEYED}, which can't be rewritten"
 
 
 def _stays(match: OperatorMatch) -> bool:
@@ -531,7 +531,7 @@ def _state_upgrade(
     merged = None
     if match.merges and has_ttl(parse_state_meta_info(state.meta_info)):
         raise IncompatibleError(
-            "its groups merge, and it has a time to live: what had expired would be missing"
+            "its groups merge, and it has a time to live: values that had expired would be missing"
         )
     if match.merges:
         merged = tuple(

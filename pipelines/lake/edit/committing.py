@@ -76,7 +76,7 @@ def commit_snapshot(child: ChildSnapshot) -> CommitResult:
         lambda version: {
             token: claim for token, claim in version.claims.attempts.items() if token in makers
         },
-        f"what was made of snapshot {child.parent!r} can't be committed",
+        f"edits of snapshot {child.parent!r} can't be committed",
     )
     work = _Commit(lake, child.parent, lake.records(child.job)[0])
     done = derive(child, record, work)
@@ -136,8 +136,8 @@ class _Commit(Derivation):
                 foreign.append(f"{version} (made by statelake)")
         if foreign:
             raise ConflictError(
-                f"what is there now is not made of {self.parent} alone: behind its version"
-                f" {table.version} there is {', '.join(reversed(foreign))}",
+                f"the table is not made of {self.parent} alone: after its version"
+                f" {table.version} come {', '.join(reversed(foreign))}",
                 place=state_table.uri,
                 remedy=f"edit the parent itself with `statelake sql --edit {self.parent} --as ...`;"
                 f" or name the snapshot that was edited as parent; or RESTORE TABLE ... TO VERSION"
@@ -154,7 +154,7 @@ class _Commit(Derivation):
             if at < 0 or present.field(at).type != field.type:
                 change = "was dropped" if at < 0 else f"is {present.field(at).type} now"
                 raise LakeError(
-                    f"column {field.name!r} {change}, and the state has {field.type}",
+                    f"column {field.name!r} {change}, but the state has {field.type}",
                     place=self.lake.table(table.path).uri,
                     remedy="change values, not columns; `statelake migrate` changes types",
                 )
@@ -162,7 +162,7 @@ class _Commit(Derivation):
         if extra:
             named = ", ".join(map(repr, extra))
             raise LakeError(
-                f"column {named} was added, and the state has no place for it",
+                f"column {named} was added, but the state has no place for it",
                 place=self.lake.table(table.path).uri,
                 remedy="drop it: only the state's own columns go back to Flink",
             )

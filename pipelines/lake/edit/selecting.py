@@ -68,7 +68,7 @@ def _goes_by(state: StateRecord, name: str) -> bool:
 
 
 def refuse_cut_channels(operators: Sequence[OperatorMetadata], going: Collection[str]) -> None:
-    """Refuse to drop one end of an exchange with records in flight, as both ends may have some.
+    """Refuse to drop only one end of an exchange with records in flight.
 
     Args:
         operators: All operators.
@@ -85,7 +85,7 @@ def refuse_cut_channels(operators: Sequence[OperatorMetadata], going: Collection
     cut = [operator for operator in having if operator.operator_id in going]
     if 0 < len(cut) < len(having):
         raise UnsupportedFormatError(
-            "records in flight, which would be cut where it meets other operators",
+            "records in flight at its exchanges with other operators, which would be lost",
             place=f"operator {cut[0].uid or cut[0].operator_id}",
             remedy="keep all operators that have some, or none; or `statelake export"
             " --drop-channel-state`, import that, and edit it",

@@ -179,12 +179,12 @@ class ErasurePlan(Printed):
             yield f"the predicate is true of every row of {state}: {intended}"
         for place in self.partial_matches:
             yield (
-                f"rows that only have it in a longer key, or in their value, in {place}: {becomes}"
+                f"rows with the key as a part of a longer key or of a value, in {place}: {becomes}"
             )
         for place in self.leftover_runs:
-            yield f"goes as a whole, as the snapshots have the same: {place}"
+            yield f"deleted completely, since snapshots have the same state: {place}"
         yield from not_erased(self.kept_for, self.elsewhere)
-        yield "nothing was written; --yes does it"
+        yield "nothing was written; --yes erases"
 
     def said(self, request: ErasureRequest, secret: bytes) -> dict[str, Any]:
         """Return the content of the record, with only a keyed hash of the request."""
@@ -213,7 +213,7 @@ class ErasurePlan(Printed):
 def not_erased(kept_for: Iterable[Sequence[str]], elsewhere: Iterable[str]) -> Iterator[str]:
     """Yield a line for each place that an erasure does not change."""
     for job, snapshot_id in kept_for:
-        yield f"keeps files that it shares, as it was not named: {snapshot_id} of {job}"
+        yield f"keeps shared files, since the request does not name it: {snapshot_id} of {job}"
     for place in elsewhere:
         yield f"not erased from here: {place}"
 
@@ -397,7 +397,7 @@ class Planner:
             if key not in self._fitting and self._keys:
                 types = {op.key_type for record in self._all() for op in record.operators}
                 raise EncodeError(
-                    f"{key!r:.80} is no key of any operator",
+                    f"{key!r:.80} is not a key of any operator",
                     remedy=f"keys are of type {', '.join(sorted(types - {''}))}; write them as"
                     " `statelake dump` prints them",
                 )

@@ -215,12 +215,14 @@ class Session:
             QueryError: The text is not exactly one valid statement.
         """
         if not is_text(query):
-            raise QueryError("the query has half of a surrogate pair, which no text has")
+            raise QueryError("the query has an unpaired surrogate, so it is not valid text")
         with self.telling():
             statements = self.connection.extract_statements(self.resolved(query, register=False))
         if len(statements) != 1:
             count = f"{len(statements)} statements" if statements else "no statement"
-            raise QueryError(f"{count}, and one is wanted", remedy="give one statement at a time")
+            raise QueryError(
+                f"{count}, but exactly one is allowed", remedy="give one statement at a time"
+            )
         return str(statements[0].type.name)
 
     def tables(self) -> list[str]:
@@ -517,7 +519,7 @@ def key_group(keys: Any, max_parallelism: Any) -> pa.Array:
     serializer = serializers.get(column.type)
     if serializer is None:
         raise UnknownHashError(
-            f"key_group() knows no hash of {column.type}: several Java classes look like it",
+            f"key_group() can't hash {column.type}: several Java classes are mapped to it",
             remedy="give text, a number or a boolean, or read the column key_group",
         )
     codes = np.array(serializer.hash_codes(column), np.int32)

@@ -1,11 +1,10 @@
 """Mask values by a secret: equal values become equal, and different values stay different.
 
-A value that keeps its format is permuted within the values of its format, by a Feistel network over
-exactly as many numbers as there are such values: a text becomes one with letters and digits in the
-same places, a number one of as many digits, a date one of the same year. So different values stay
-different, and keys stay keys.
+A value is permuted within the values of its format, by a Feistel network over exactly as many
+numbers as there are such values: a text keeps the places of its letters and digits, a number its
+count of digits, a date its year. So different values stay different, and keys stay keys.
 
-A format with few values is easy to guess: a guess of a masked digit is right once in ten times.
+A format with few values is easy to guess: one guess in ten of a masked digit is right.
 """
 
 from __future__ import annotations

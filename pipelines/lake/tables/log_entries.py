@@ -146,9 +146,9 @@ def _fault_of_line(line: bytes) -> tuple[str, int]:
     try:
         action = json.loads(line)
     except json.JSONDecodeError as error:
-        return f"no JSON: {error.msg}", len(error.doc[: error.pos].encode())
+        return f"not JSON: {error.msg}", len(error.doc[: error.pos].encode())
     except (ValueError, RecursionError) as error:
-        return f"no JSON: {error}", getattr(error, "start", 0)
+        return f"not JSON: {error}", getattr(error, "start", 0)
     given = [] if not isinstance(action, dict) else [*filter(itemgetter(1), action.items())]
     if len(given) != 1:
         return "not one action in a line", 0

@@ -28,7 +28,7 @@ def read_struct(data: bytes | memoryview) -> tuple[Fields, int]:
     try:
         return _CompactReader(data).struct(0, 0)
     except IndexError:
-        raise ValueError("a struct that breaks off") from None
+        raise ValueError("a truncated struct") from None
 
 
 class _CompactReader:
@@ -110,7 +110,7 @@ class _CompactReader:
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value, at
-        raise ValueError("a number without an end")
+        raise ValueError("a number that is too long")
 
     def _zigzag(self, at: int) -> tuple[int, int]:
         value, at = self._varint(at)

@@ -297,4 +297,6 @@ def _unmanaged_fault(lake: Catalog, carried: UnmanagedFile) -> str:
         return f"{path}, carried for {carried.handle}, is not there"
     source = lake.directory.source(path)
     same = (source.size, digest_of(source)) == (carried.size, digest_in(carried.blob))
-    return "" if same else f"{path}, carried for {carried.handle}, is not what was carried"
+    if same:
+        return ""
+    return f"{path}, carried for {carried.handle}, does not have the digest in its name"

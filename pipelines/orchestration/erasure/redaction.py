@@ -71,8 +71,8 @@ class Redaction:
             for frame in traceback.extract_tb(error.__traceback__)[-SHOWN_CALLS:]
         ]
         return dg.Failure(
-            f"{name}, whose words may name what is to be erased: `statelake erase` without --yes,"
-            " given the same, shows them",
+            f"{name}; its message may contain keys to erase, and is not shown. Run the same"
+            " `statelake erase` without --yes to see it",
             metadata={"error": name, "where": "\n".join(calls)},
             allow_retries=False,
         )

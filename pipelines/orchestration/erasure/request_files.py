@@ -181,7 +181,7 @@ def _parsed(request: str, data: bytes, promised_days: float) -> RequestFile:
         raise
     except (ValueError, RecursionError) as error:
         problem = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
-        raise DeclarationError(f"it is no JSON ({problem})") from None
+        raise DeclarationError(f"it is not JSON ({problem})") from None
     if not isinstance(values, dict) or not values.keys() <= _RULES.keys():
         raise DeclarationError(
             "it is no request", remedy=f"a request is an object of {', '.join(_RULES)}"

@@ -264,7 +264,7 @@ def _open_changelog(handle: ChangelogHandle, siblings: Siblings) -> HeadedFile |
     if key is None:
         raise UnsupportedFormatError(
             "a log of changes before anything was materialized, of an operator that set no timers:"
-            " nothing in it says what the keys are",
+            " it does not have the type of the keys",
             place=log.sets[0].file.name,
             remedy="take a savepoint (flink savepoint), or the checkpoint after the next"
             " materialization (state.changelog.periodic-materialize.interval)",

@@ -116,7 +116,7 @@ def _stored(key: TypeSerializer, value: object) -> Any:
 
 def _no_key(key: TypeSerializer, value: object, why: str) -> EncodeError:
     return EncodeError(
-        f"{value!r:.{SHOWN}} is no key of type {key.name} ({why})",
+        f"{value!r:.{SHOWN}} is not a key of type {key.name} ({why})",
         remedy=f"give it as a column of Arrow's {key.arrow_type} has it in Python",
     )
 

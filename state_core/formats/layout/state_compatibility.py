@@ -58,7 +58,7 @@ _ID = re.compile("[0-9a-f]{32}", re.ASCII)
 _LISTS = "the mode of a list never changes: Flink refuses the state"
 _APART = (
     "Flink does not refuse it: the new state begins empty beside the old one, and the next snapshot"
-    " holds two of one name, of which neither is restored as it was"
+    " has two states of one name, and neither is restored as it was"
 )
 
 
@@ -308,7 +308,9 @@ def _check_value(
         return worst_of((strict(key, "map state's key").under("key"), value.under("value")))
     if isinstance(old, _OF_ELEMENTS) != isinstance(new, _OF_ELEMENTS):
         # Flink looks for the times in the elements, even if the whole list or map has or had TTL
-        return incompatible(old.type_name, new.type_name, "a list or map follows only its like")
+        return incompatible(
+            old.type_name, new.type_name, "a list can only follow a list, a map only a map"
+        )
     return _with_ttl(old, new)
 
 

@@ -102,7 +102,7 @@ def _splitting(layout: KeyedLayout) -> KeyedLayout:
     """Return the layout with times, unless a list is one piece of bytes in it.
 
     Raises:
-        IncompatibleError: It is.
+        IncompatibleError: A list is one piece of bytes.
     """
     if isinstance(layout.stored_value(), OpaqueSerializer):
         raise IncompatibleError(

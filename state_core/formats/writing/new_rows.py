@@ -233,7 +233,7 @@ def _has_no_reserved_null(batch: pa.RecordBatch, reserved: tuple[int, ...], plac
             name = batch.schema.field("key").type.field(at).name
             raise EncodeError(
                 f"a key with NULL in {name}: a long DECIMAL or TIMESTAMP, whose NULL"
-                " has other bytes in a key of Flink SQL than elsewhere",
+                " has different bytes in a key of Flink SQL",
                 place=place,
                 remedy="give the exact bytes as `raw_key`, or leave such rows out",
             )
@@ -300,7 +300,8 @@ def _key_groups(rows: StateRows, max_parallelism: int) -> npt.NDArray[np.int32]:
     if wrong >= 0:
         key = rows.batch.column("key")[wrong].as_py()
         raise KeyGroupError(
-            f"key {key!r} in key group {given[wrong]}, and its hash says {groups[wrong]}",
+            f"key {key!r} in key group {given[wrong]}, but its hash is of key group"
+            f" {groups[wrong]}",
             place=place,
             remedy="leave the column out: key groups are computed",
         )

@@ -60,8 +60,8 @@ def check_key_groups(rows: StateRows, max_parallelism: int) -> None:
         row = int(wrong[0])
         key = rows.batch.column("key")[row].as_py()
         raise KeyGroupError(
-            f"key {key!r} is in key group {groups[row]}, and its hash says {right[row]}"
-            f" ({len(wrong)} such keys)",
+            f"key {key!r} is in key group {groups[row]}, but its hash is of key group"
+            f" {right[row]} ({len(wrong)} such keys)",
             place=f"state {rows.name!r}",
             remedy="a row must keep its key group; for a new key, compute it",
         )

@@ -263,7 +263,7 @@ class JsonTexts(Content):
         try:
             return _text(self._typed.write(value)).encode()
         except (*_UNFIT, AttributeError, TypeError) as error:
-            raise EncodeError(f"{str(value)[:200]} is no JSON of its shape ({error})") from error
+            raise EncodeError(f"{str(value)[:200]} is not JSON of its shape ({error})") from error
 
 
 # --------------------------------------------------------------------------- shapes of values

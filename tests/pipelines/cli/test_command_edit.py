@@ -106,7 +106,7 @@ def test_keys_that_stay(lake: Catalog, tmp_path: Path) -> None:
     path.write_text(f"{keys[0]}\nalice\n", "utf-8")
     ran = run(*place, "--snapshot", "none")
     assert ran.code == 3
-    assert f"{path}:2: alice is no key of type Long" in ran.err
+    assert f"{path}:2: alice is not a key of type Long" in ran.err
     assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["s", "edited"]
 
 

@@ -166,7 +166,7 @@ def test_a_key_that_is_nowhere() -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--key", "abc"], BAD_INPUT, "abc is no key of type Long"),
+        (["--key", "abc"], BAD_INPUT, "abc is not a key of type Long"),
         (["--key", "abc"], BAD_INPUT, "such as 42"),
         (["--key", "1", "--state", "no"], BAD_INPUT, "no operator has a keyed state 'no'"),
         (["--key", "1", "--operator", "no"], BAD_INPUT, "no operator 'no'"),
@@ -188,7 +188,7 @@ def test_a_key_of_none_of_several_types() -> None:
     (golden,) = golden_cases("queries")
     ran = run("get", golden.snapshot, "--key", "{")
     assert ran.code == BAD_INPUT
-    assert "{ is no key of any operator; keys are of type" in ran.err
+    assert "{ is not a key of any operator; keys are of type" in ran.err
     assert "(such as " in ran.err
 
 
@@ -262,7 +262,7 @@ def test_what_a_lake_is_asked_wrongly(tmp_path: Path) -> None:
     lake = Catalog(tmp_path / "lake")
     import_as(lake, KINDS, "monday")
     words = ("get", "--lake", lake.location, "--job")
-    assert "no key of type Long" in run(*words, "orders", "--key", "x").err
+    assert "not a key of type Long" in run(*words, "orders", "--key", "x").err
     assert "it has: orders" in run(*words, "no", "--key", 1).err
     assert "its latest are: monday" in run(*words, "orders", "--key", 1, "--snapshot", "no").err
     assert "it has: " in run(*words, "orders", "--key", 1, "--operator", "no").err
@@ -346,7 +346,7 @@ def test_a_key_without_a_history(three: Catalog) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("1 2", "it is no JSON"),
+        ("1 2", "it is not JSON"),
         ("1.5", "it would be written 1"),
         ("{}", "it has no field 'f0'"),
         ("true", "Expected integer, got bool"),
@@ -357,7 +357,7 @@ def test_a_key_of_another_shape_is_told_in_words(text: str, said: str) -> None:
     (case, *_) = golden_cases("sql", form="canonical")
     ran = run("get", case.snapshot, "--key", text)
     assert (ran.code, ran.out) == (3, "")
-    assert f"is no key of type RowData<BIGINT> ({said})" in ran.err
+    assert f"is not a key of type RowData<BIGINT> ({said})" in ran.err
     assert 'such as {"f0": 42} or 42' in ran.err
 
 

@@ -157,7 +157,7 @@ def test_commands_serve_the_rest_and_name_the_states(unknown: Path) -> None:
 
     sought = run("find", "user-3", unknown)
     assert (sought.code, "h.count.buf" in sought.out) == (0, True)
-    assert "h.count.buf: entries that were not found" in sought.err + sought.out
+    assert "h.count.buf: entries that could not be located" in sought.err + sought.out
     sought = run("find", "nobody", unknown)
     assert (sought.code, "nowhere in what was searched" in sought.out) == (3, True)
     assert f"error: operator {OPERATOR}, state '" in sought.err

@@ -114,7 +114,7 @@ def test_a_key_that_no_column_holds_is_found_as_it_is_printed(tmp_path: Path) ->
         none = "2023-11-14T22:13:20.123456787+00:00"
         assert run("get", *source, "--key", none).code == 1
         refused = run("get", *source, "--key", none, "--operator", "op")
-        assert (refused.code, f"{none} is no key of type Instant" in refused.err) == (3, True)
+        assert (refused.code, f"{none} is not a key of type Instant" in refused.err) == (3, True)
 
 
 def test_what_differs_looks_different(lake: str) -> None:

@@ -242,7 +242,7 @@ def test_what_was_killed_is_gone_on_with_by_the_same_launch(
     assert desk.plan().success
     with monkeypatch.context() as patch:
         do_at(patch, (Erasure, step, "before", 1), stop)
-        assert desk.failure(desk.erase()).startswith("EndError, whose words may name")
+        assert desk.failure(desk.erase()).startswith("EndError; its message may contain")
     assert metadata(desk.erase())["clean"]
     assert files_with(desk.base / "lake", ALICE) == []
 
@@ -442,9 +442,9 @@ class TestCheck:
 
 
 BAD: dict[str, tuple[Any, str]] = {
-    "no JSON": (f'{{"keys": ["{ALICE}"', "it is no JSON"),
-    "no text": (b'{"keys": ["\xff\xfe"]}', "it is no JSON (UnicodeDecodeError)"),
-    "nested": ("[" * 100_000, "it is no JSON (RecursionError)"),
+    "no JSON": (f'{{"keys": ["{ALICE}"', "it is not JSON"),
+    "no text": (b'{"keys": ["\xff\xfe"]}', "it is not JSON (UnicodeDecodeError)"),
+    "nested": ("[" * 100_000, "it is not JSON (RecursionError)"),
     "a list": ([ALICE], "a request is an object of keys, where, jobs"),
     "another field": ({ALICE: 1}, "a request is an object of keys, where, jobs"),
     "twice": (f'{{"keys": ["{ALICE}"], "keys": []}}', "a name stands in it twice"),
@@ -537,7 +537,7 @@ class TestRedaction:
     def test_of_a_predicate_that_can_not_be_understood(self, desk: Desk) -> None:
         """DuckDB repeats what it was given, so that none of its words are kept."""
         desk.put(keys=[], where={"users/visits": f"value.nothing = '{ALICE}'"})
-        assert desk.failure(desk.plan()).startswith("QueryError, whose words may name")
+        assert desk.failure(desk.plan()).startswith("QueryError; its message may contain")
 
     def test_of_a_state_that_is_nowhere(self, desk: Desk) -> None:
         """Our own errors are kept."""

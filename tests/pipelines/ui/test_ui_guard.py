@@ -168,7 +168,7 @@ def test_the_command_serves_this_machine_alone(tmp_path: Path) -> None:
             assert "<td" in answer.read().decode() or answer.status == 200
         with pytest.raises(HTTPError) as refused:
             urllib.request.urlopen(address)  # noqa: S310 - our own
-        assert (refused.value.code, b"worked once" in refused.value.read()) == (403, True)
+        assert (refused.value.code, b"was used already" in refused.value.read()) == (403, True)
         for found in {each[4][0] for each in socket.getaddrinfo(socket.gethostname(), None)}:
             if not str(found).startswith(("127.", "::1")):
                 with pytest.raises(OSError, match=r"refused|unreachable|timed out|Errno"):

@@ -499,7 +499,7 @@ def test_what_no_page_can_show_is_told(query: str, of_lake: Opened) -> None:
     words = {"job": "demo", "snapshot": "tuesday", "query": query}
     for path in ("/sql", "/sql.csv"):
         seen = of_lake.page(path, 400, **words)
-        assert "half of a surrogate" in seen.words or "outside the years 1 to 9999" in seen.words
+        assert "unpaired surrogate" in seen.words or "outside the years 1 to 9999" in seen.words
 
 
 def test_what_parquet_does_not_have_is_told(of_lake: Opened) -> None:

@@ -105,7 +105,7 @@ def test_what_is_no_key_of_the_type(key: Any, tmp_path: Path) -> None:
     """The error names the type."""
     keyed_savepoint(tmp_path / "s", "Long", [1])
     state = open_snapshot(tmp_path / "s").operator("op").state("count")
-    with pytest.raises(EncodeError, match="is no key of type Long"):
+    with pytest.raises(EncodeError, match="is not a key of type Long"):
         state.get(key)
 
 

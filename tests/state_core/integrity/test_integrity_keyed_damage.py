@@ -59,7 +59,7 @@ def longer_value(data: bytearray) -> bytes:
         (flip(-1, 0x01), "key group", "a state id that the header did not register"),
         (lambda data: data[:-2], "key group", "length leads past the end of its key group"),
         (lambda data: data + b"abc", "key group", "3 bytes or more behind the mark"),
-        (flip(9, 0x02), "key", "and its hash says key group"),
+        (flip(9, 0x02), "key", "but its hash is of key group"),
         (longer_value, "entry", "1 bytes behind a complete value"),
     ],
     ids=["length", "prefix", "state", "end mark", "no end mark", "behind", "key", "value"],

@@ -134,7 +134,7 @@ def test_what_is_no_plan_is_refused(job: tuple[Path, Path, Path], tmp_path: Path
     """With its place."""
     savepoint, plan, _ = job
     bad = tmp_path / "bad.json"
-    for text, said in (("[", "no JSON"), ("{}", "no `nodes`"), ("[" * 99_999, "no JSON")):
+    for text, said in (("[", "not JSON"), ("{}", "no `nodes`"), ("[" * 99_999, "not JSON")):
         bad.write_text(text)
         with pytest.raises(DeclarationError, match=rf"bad\.json: .*{said}"):
             sl.open_snapshot(savepoint, plan=bad)

@@ -84,7 +84,7 @@ def connected(url: str) -> Iterator[FlinkCluster]:
         raise DeclarationError(
             f"only {FILE} names the cluster {url}, and the environment has credentials for one",
             remedy="name it with --flink or STATELAKE_FLINK, or let ~/statelake.toml trust it: a"
-            " file that lies in a directory is not sent what is yours",
+            " file in a working directory may not direct your credentials elsewhere",
         )
     with FlinkCluster(ConnectionSettings.from_environment(url)) as cluster:
         yield cluster

@@ -33,7 +33,7 @@ def test_a_plan_is_printed_and_nothing_is_written(lake: str) -> None:
     ran = run("erase", "--lake", lake, f"--key={KEY}", "--request", "r")
     assert ran.code == 0
     assert "r would erase 11 rows in 9 files" in ran.out
-    assert "nothing was written; --yes does it" in ran.out
+    assert "nothing was written; --yes erases" in ran.out
     plan = run("erase", "--lake", lake, f"--key={KEY}", "--json").json
     assert plan["rows"] == 11
     assert plan["planned"] is True

@@ -433,7 +433,7 @@ def test_nothing_is_cut_off_where_nobody_else_writes(name: str, tmp_path: Path) 
         ('{"add": {"pbth": "a"}}', "without a valid 'path'"),
         ('{"txn": {"appId": "a", "version": 1}, "add": {"path": "a"}}', "not one action"),
         ("5", "not one action"),
-        ('{"txn": {"appId": "a", "version": 1]}', "no JSON"),
+        ('{"txn": {"appId": "a", "version": 1]}', "not JSON"),
     ],
 )
 def test_a_damaged_entry_of_another_engine_is_told(line: str, said: str, table: Directory) -> None:

@@ -314,7 +314,7 @@ def test_groups_with_a_time_to_live_are_not_merged(
     less = plan(tmp_path / "less.json", ["a"], KEYS)
     (verdict,) = sl.check_sql(tmp_path / "expiring", old, less).operators
     assert verdict.fate == "unknown"
-    assert "what had expired would be missing" in verdict.why[-1]
+    assert "values that had expired would be missing" in verdict.why[-1]
     other = plan(tmp_path / "other.json", ["b", "a"], KEYS)
     assert sl.check_sql(tmp_path / "expiring", old, other).keeps
 
@@ -467,7 +467,7 @@ def test_keyed_state_kept_as_bytes_goes_on_only_as_it_is(
     done = shop["monday"].sql_upgrade(*files, accept="partly")
     refusal = f"GroupAggregate[6]: {fate}; --accept lost=GroupAggregate[6]"
     assert (done.refused, bool(done.made)) == ([refusal] if fate else [], not fate)
-    said = "it has keyed state kept as bytes, of which nothing can be rewritten"
+    said = "it has keyed state kept as bytes, which can't be rewritten"
     assert (said in str(done.operators)) is (fate == "unknown")
 
 

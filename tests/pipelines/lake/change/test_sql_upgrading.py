@@ -332,7 +332,7 @@ def test_uids_that_only_a_connector_knows_are_asked_for(
     one.write_text(old.read_text().replace('"halves"', '"kafka"'))
     ids = Shape({("table-source-scan", "kafka"): 1})
     assert name_in_uid(read_plan(one), 1, "source-0", ids) == "kafka"
-    with pytest.raises(EncodeError, match="say True, for both jobs, or 'old'"):
+    with pytest.raises(EncodeError, match="use True for both jobs, or 'old'"):
         sl.check_sql(plain, old, old, no_uids="new")  # type: ignore[arg-type]
 
 
@@ -348,9 +348,9 @@ def _numbered(plan: Any, more: int) -> None:
     ("break_it", "says"),
     [
         (lambda plan: plan.pop("nodes"), "no `nodes`"),
-        (lambda plan: plan.update(flinkVersion=None), "no plan of Flink SQL"),
+        (lambda plan: plan.update(flinkVersion=None), "not a plan of Flink SQL"),
         (lambda plan: plan["nodes"].append(plan["nodes"][0]), "two nodes have the number"),
-        (lambda plan: plan["edges"].append({"source": 4, "target": 3}), "in a ring"),
+        (lambda plan: plan["edges"].append({"source": 4, "target": 3}), "form a cycle"),
         (lambda plan: plan["edges"].append({"source": 77, "target": 3}), "not there"),
         (lambda plan: plan["nodes"][0].update(type="batch-exec-sink_1"), "batch-exec"),
         (lambda plan: plan["nodes"][0].update(outputType="BIGINT"), "output of node"),

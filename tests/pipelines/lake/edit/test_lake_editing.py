@@ -467,7 +467,7 @@ def test_timers_of_a_predicate(lake: Catalog, tmp_path: Path) -> None:
         ("nothing = 1", 'column "nothing" not found.*has key_group, key,'),
         ("value >", "Parser Error.*write it as DuckDB does"),
         ("value; DROP TABLE x", "Parser Error"),
-        ("true); DELETE FROM x WHERE (true", "2 statements, and one is wanted"),
+        ("true); DELETE FROM x WHERE (true", "2 statements, but exactly one is allowed"),
         ("value = CAST('x' AS INT)", "Could not convert string 'x'"),
         ("value > (SELECT max(value) FROM read_csv('/etc/passwd'))", "disabled"),
     ],

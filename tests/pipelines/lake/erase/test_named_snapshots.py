@@ -152,7 +152,7 @@ def test_the_command_names_snapshots(lake: Catalog) -> None:
     of = ("erase", "--lake", lake.location, "--key", ALICE, "--request", "r", "--snapshot")
     ran = command(*of, "day-1")
     assert ran.code == 0
-    assert "keeps files that it shares, as it was not named: day-0 of orders" in ran.out
+    assert "keeps shared files, since the request does not name it: day-0 of orders" in ran.out
     assert command(*of, "day-7").code == 3
     assert command(*of, "day-1", "--yes").code == 0
     audited = command("audit", "erase", "--lake", lake.location, "--key", ALICE, "--request", "r")

@@ -114,7 +114,7 @@ def test_carried_files(lake: Catalog, tmp_path: Path) -> None:
     path = Path(lake.location) / "_statelake" / "carried" / carried.blob
     path.write_bytes(b"Only the job can read this")
     (fault,) = stored_faults(lake, record)
-    assert "is not what was carried" in fault
+    assert "does not have the digest in its name" in fault
     path.unlink()
     (fault,) = stored_faults(lake, record)
     assert "is not there" in fault

@@ -326,7 +326,7 @@ def test_keys_that_nothing_describes(golden: Path, tmp_path: Path) -> None:
             if (change[-3:-1] if group == -1 else change[1:3]) not in queues
         ]
 
-    with pytest.raises(UnsupportedFormatError, match="nothing in it says what the keys") as found:
+    with pytest.raises(UnsupportedFormatError, match="does not have the type of the keys") as found:
         open_snapshot(inlined(golden, tmp_path / "inlined", without_timers))
     assert "savepoint" in found.value.remedy
     assert "operator sums, subtask 0" in found.value.place
