@@ -382,7 +382,7 @@ def _no_key(text: str, types: dict[str, TypeSerializer]) -> EncodeError:
     shown = [f"{name} (such as {_example_text(key)})" for name, key in types.items()]
     more = f" and {len(shown) - SHOWN_TYPES} more" if len(shown) > SHOWN_TYPES else ""
     return EncodeError(
-        f"{_short(text)} is no key of any operator",
+        f"{_short(text)} is not a key of any operator",
         remedy=f"keys are of type {', '.join(shown[:SHOWN_TYPES])}{more}; write them as"
         " `statelake dump` prints them",
     )
