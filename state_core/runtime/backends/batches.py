@@ -25,7 +25,7 @@ from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.runtime.backends.backend import AnyState, KeyedStateBackend
 from statelake.state_core.runtime.backends.states.states import MapState
-from statelake.state_core.runtime.backends.states.tables import ListTable, ValueTable, cut_pieces
+from statelake.state_core.runtime.backends.states.tables import ListTable, ValueTable, cut_column
 from statelake.state_core.runtime.backends.states.ttl import LastAccess, access_times
 from statelake.state_core.serializers.framework.columns import Cursor, I64Array, U8Array
 
@@ -102,7 +102,7 @@ def encode_keys(
     groups = assign_key_groups(rows, backend.configuration.max_parallelism)
     backend.configuration.check_key_groups(groups, place)
     encoded = layout.key_writer(batch).to_binary()
-    return KeyBatch(layout, state.table, state.access, groups.tolist(), _pieces(encoded))
+    return KeyBatch(layout, state.table, state.access, groups.tolist(), cut_column(encoded))
 
 
 def get_many(batch: KeyBatch) -> pa.Array:
@@ -162,7 +162,7 @@ def put_many(batch: KeyBatch, values: pa.Array | pa.ChunkedArray) -> None:
     if batch.access is not None:
         columns["ttl"] = access_times(layout, some, batch.access.clock())
     rows = pa.RecordBatch.from_arrays([columns[field.name] for field in schema], schema=schema)
-    written: list[bytes | None] = list(_pieces(layout.value_writer(rows).to_binary()))
+    written: list[bytes | None] = list(cut_column(layout.value_writer(rows).to_binary()))
     if len(written) < len(batch):
         given = iter(written)
         written = [next(given) if value else None for value in present.to_pylist()]
@@ -179,14 +179,6 @@ def _column(values: pa.Array | pa.ChunkedArray, kind: pa.DataType, place: str) -
         raise EncodeError(
             f"the column is {column.type}, not {kind} ({error})", place=place
         ) from error
-
-
-def _pieces(encoded: pa.Array) -> list[bytes]:
-    """Return the bytes of each row."""
-    _, offsets, data = encoded.buffers()
-    bounds = np.frombuffer(offsets, np.int64, len(encoded) + 1).tolist()
-    content = b"" if data is None else data.to_pybytes()
-    return cut_pieces(content, bounds[:-1], bounds[1:])
 
 
 def _decoded(

@@ -20,6 +20,7 @@ from statelake.state_core.formats.layout.meta_info import (
 from statelake.state_core.formats.layout.state_compatibility import OperatorSchema, check_operators
 from statelake.state_core.formats.writing.new_states import NewKeyedState
 from statelake.state_core.model.key_groups import operator_id_of_uid
+from statelake.state_core.printable import bytes_text
 from statelake.state_core.runtime.declarations.findings import Finding, Severity
 from statelake.state_core.runtime.declarations.jobs import (
     JobDeclaration,
@@ -193,8 +194,9 @@ class _Check:
         total = stored.state_bytes * count
         if count > 1 and total >= self.union_limit:
             problem = (
-                f"{stored.elements:,} elements of {_size(stored.state_bytes)} go to each of {count}"
-                f" subtasks: {stored.elements * count:,} elements of {_size(total)} on restore"
+                f"{stored.elements:,} elements of {bytes_text(stored.state_bytes)} go to each of"
+                f" {count} subtasks: {stored.elements * count:,} elements of {bytes_text(total)} on"
+                " restore"
             )
             remedy = "keep what a subtask needs and drop the rest, or use SPLIT"
             yield self.warning("union_memory", problem, remedy, declared)
@@ -243,12 +245,3 @@ class _Check:
     ) -> Finding:
         """Return a finding that deserves a look."""
         return Finding.of(Severity.WARNING, rule, self.operator, problem, remedy, state)
-
-
-def _size(count: int) -> str:
-    """Return a number of bytes, rounded for people."""
-    amount, unit = float(count), 0
-    units = ("B", "KiB", "MiB", "GiB", "TiB")
-    while amount >= 1024 and unit < len(units) - 1:
-        amount, unit = amount / 1024, unit + 1
-    return f"{amount:.0f} {units[unit]}" if unit == 0 else f"{amount:.1f} {units[unit]}"

@@ -70,43 +70,6 @@ class Collector:
             self.collect = self.records.append
 
 
-class Timers:
-    """Timers of the current key.
-
-    Args:
-        service: The backend's timers; None if no stream is keyed.
-        place: The operator, for messages.
-    """
-
-    def __init__(self, service: InternalTimerService | None, place: str) -> None:
-        self._service = service
-        self._place = place
-
-    @property
-    def _keyed(self) -> InternalTimerService:
-        if self._service is None:
-            raise LegalityError(
-                "timers need a keyed stream", place=self._place, remedy="key the stream"
-            )
-        return self._service
-
-    def register_event_time(self, timestamp: int) -> None:
-        """Call `on_event_timer` for this key when the watermark has reached that time."""
-        self._keyed.register_event_time_timer(timestamp)
-
-    def delete_event_time(self, timestamp: int) -> None:
-        """Delete the timer of event time for this key and that time."""
-        self._keyed.delete_event_time_timer(timestamp)
-
-    def register_processing_time(self, timestamp: int) -> None:
-        """Call `on_processing_timer` for this key in the first run at that time or later."""
-        self._keyed.register_processing_time_timer(timestamp)
-
-    def delete_processing_time(self, timestamp: int) -> None:
-        """Delete the timer of processing time for this key and that time."""
-        self._keyed.delete_processing_time_timer(timestamp)
-
-
 class _Context:
     """The common part of all contexts.
 
@@ -129,22 +92,30 @@ class _Context:
 
 
 class PartitionedContext(_Context):
-    """The context of a call for one partition.
-
-    Attributes:
-        timers: The timers of the current key.
-    """
+    """The context of a call for one partition."""
 
     def __init__(
         self,
         runtime: RuntimeContext,
         state_manager: StateManager,
-        timers: Timers,
+        timers: InternalTimerService | None,
         key_of: Callable[[], Any],
     ) -> None:
         super().__init__(runtime, state_manager)
-        self.timers = timers
+        self._timers = timers
         self._key_of = key_of
+
+    @property
+    def timers(self) -> InternalTimerService:
+        """The timers of the current key.
+
+        Raises:
+            LegalityError: No stream is keyed.
+        """
+        if self._timers is None:
+            place = f"operator {self.runtime.uid!r}"
+            raise LegalityError("timers need a keyed stream", place=place, remedy="key the stream")
+        return self._timers
 
     @property
     def current_key(self) -> Any:

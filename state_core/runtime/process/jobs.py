@@ -358,14 +358,13 @@ class Stream:
         schemas = tuple(map(_schema, output)) if two else (_schema(output),)
         if any(stream.job is not self.job for stream in streams):
             raise DeclarationError("the streams belong to two jobs", place=f"operator {uid!r}")
-        keys = list(
-            dict.fromkeys(stream.key_type for stream in streams if stream.key_type is not None)
-        )
+        keys = list(dict.fromkeys(each.key_type for each in streams if each.key_type is not None))
         if len(keys) > 1:
             raise DeclarationError(
                 f"the inputs have keys of two types, {keys[0]} and {keys[1]}",
                 place=f"operator {uid!r}",
             )
+        key = keys[0] if keys else None
         inputs = tuple(stream.origin for stream in streams)
         alone = any(input_.kind is StreamKind.GLOBAL for input_ in inputs)
         declaration = declare_operator(
@@ -375,11 +374,10 @@ class Stream:
             function.uses_states(),
             first_states=function.uses_states_of_first_input(),
             second_states=function.uses_states_of_second_input(),
-            key=keys[0] if keys else None,
+            key=key,
             max_parallelism=1 if alone else self.job.max_parallelism,
             outputs=len(schemas),
         )
-        key = keys[0] if keys else None
         if alone:
             key = TypeDescriptor.of(GLOBAL_KEY_TYPE)
         self.job.operators[uid] = OperatorNode(declaration, function, inputs, schemas, key)

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from statelake.state_core.formats.layout.keys import encode_keys
 from statelake.state_core.runtime.backends import KeyedStateBackend
-from statelake.state_core.runtime.backends.states.tables import cut_pieces
-from statelake.state_core.serializers.framework.columns import ALL_PRESENT, Target
+from statelake.state_core.runtime.backends.states.tables import cut_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,5 @@ def locate_keys(
         KeyGroupError: A key belongs to another subtask.
     """
     backend.configuration.check_key_groups(groups)
-    serializer = backend.context.serializer
-    bounds = np.zeros(len(keys) + 1, np.int64)
-    np.cumsum(serializer.sizes(keys, ALL_PRESENT), out=bounds[1:])
-    out = np.empty(int(bounds[-1]), np.uint8)
-    serializer.encode(keys, Target(out, bounds[:-1].copy()))
-    ends = bounds.tolist()
-    pieces = cut_pieces(out.tobytes(), ends[:-1], ends[1:])
-    return LocatedKeys(keys.to_pylist(), groups.tolist(), pieces)
+    encoded = cut_column(encode_keys(backend.context.serializer, keys))
+    return LocatedKeys(keys.to_pylist(), groups.tolist(), encoded)

@@ -34,7 +34,6 @@ from statelake.state_core.runtime.process.contexts import (
     NonPartitionedContext,
     PartitionedContext,
     RuntimeContext,
-    Timers,
 )
 from statelake.state_core.runtime.process.functions import (
     OneInputBatchProcessFunction,
@@ -134,7 +133,6 @@ class ProcessOperator:
         self._service = (
             None if keyed is None or self.declaration.alone else keyed.timer_service(timers)
         )
-        self._timers = Timers(self._service, declaration.label)
         sides = sides_of(declaration.inputs)
         self._contexts = {side: self._context(side) for side in sides}
         self._apart = {side: self._context_apart(side) for side in sides}
@@ -181,7 +179,7 @@ class ProcessOperator:
         states = StateManager(
             self.declaration, side, self.state, partitioned=True, in_apply=in_apply
         )
-        return PartitionedContext(self.runtime, states, self._timers, self._current_key)
+        return PartitionedContext(self.runtime, states, self._service, self._current_key)
 
     def _context_apart(self, side: InputSide) -> NonPartitionedContext:
         states = StateManager(self.declaration, side, self.state, partitioned=False)

@@ -106,10 +106,10 @@ def work(backend: KeyedStateBackend, number: int) -> list[Any]:
     state("session", "value", "String", ttl=time_to_live(1 << 50)).update(f"session of {number}")
     line["session"] = f"session of {number}"
     timers = backend.timer_service()
-    timers.register_processing_time_timer(FAR)
+    timers.register_processing_time(FAR)
     times = {FAR - number, FAR - 2 * number}
     for time in times:
-        timers.register_event_time_timer(time)
+        timers.register_event_time(time)
     return [line, *({"key": key, "timer": "EVENT_TIME", "ts": time} for time in times)]
 
 

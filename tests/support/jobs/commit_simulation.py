@@ -45,6 +45,7 @@ from tests.support.jobs.commit_world import Fate, KilledError, Pool, Remote
 from tests.support.jobs.doubles import (
     MemoryDisk,
     changelogs_of,
+    checkpoints_in,
     in_memory,
     parse_settings,
     segments,
@@ -98,13 +99,7 @@ class Plan:
 
     def checkpoints(self, remote: Remote) -> CheckpointManager:
         """The log, read from its start."""
-        settings = self.settings
-        return CheckpointManager(
-            remote.log,
-            GROUPER,
-            read_versions=settings.read_versions,
-            write_versions=settings.write_versions,
-        )
+        return checkpoints_in(remote.log, GROUPER, self.config)
 
 
 class Life:
@@ -275,7 +270,7 @@ class Schedule:
         return next(
             (
                 by_version[read_version]
-                for read_version in plan.settings.read_versions
+                for read_version in plan.checkpoints(self.remote).read_versions
                 if read_version in by_version
             ),
             None,

@@ -14,7 +14,6 @@ from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.runtime.commit import (
     BlobStoreBackend,
     ChangelogBackend,
-    CheckpointManager,
     FileChangelogs,
     FileCheckpointLog,
     FileSystemBlobStore,
@@ -27,7 +26,13 @@ from statelake.state_core.runtime.commit import (
     TaskStart,
     TaskStores,
 )
-from tests.support.jobs.doubles import MemoryBackend, changelogs_of, parse_settings, segments
+from tests.support.jobs.doubles import (
+    MemoryBackend,
+    changelogs_of,
+    checkpoints_in,
+    parse_settings,
+    segments,
+)
 
 GROUPER = "org.apache.samza.container.grouper.stream.GroupByPartitionFactory"
 INPUT = SystemStreamPartition("kafka", "orders", 3)
@@ -127,11 +132,6 @@ class Job:
             changelogs=changelogs_of(chosen, partition),
         )
         self._ends.callback(context.stores.close)
-        checkpoints = CheckpointManager(
-            self.log,
-            GROUPER,
-            read_versions=settings.read_versions,
-            write_versions=settings.write_versions,
-        )
+        checkpoints = checkpoints_in(self.log, GROUPER, chosen)
         started = TaskStart(context, settings, checkpoints, self.factories()).start()
         return Task(context, started, int(started.offsets.get(INPUT, "-1")))

@@ -24,6 +24,8 @@ from statelake.state_core.runtime.commit import (
     Changelog,
     Checkpoint,
     CheckpointId,
+    CheckpointLog,
+    CheckpointManager,
     CheckpointV1,
     CommitSettings,
     FileSystemBlobStore,
@@ -218,10 +220,20 @@ def parse_settings(config: Mapping[str, str], stores: Iterable[str]) -> CommitSe
     return CommitSettings(
         int(config.get("task.max.commit.delay", default.max_commit_delay)),
         int(config.get("task.commit.timeout.ms", default.commit_timeout)),
-        tuple(map(int, parts("checkpoint.read.versions"))) or default.read_versions,
-        tuple(map(int, parts("checkpoint.write.versions"))) or default.write_versions,
         {store: settings_of(store) for store in stores},
     )
+
+
+def checkpoints_in(
+    log: CheckpointLog, grouper: str, config: Mapping[str, str]
+) -> CheckpointManager:
+    """Return the reader and writer of a log, with the versions of a job's configuration."""
+    versions = {
+        f"{kind}_versions": tuple(map(int, text.split(",")))
+        for kind in ("read", "write")
+        if (text := config.get(f"checkpoint.{kind}.versions"))
+    }
+    return CheckpointManager(log, grouper, **versions)  # type: ignore[arg-type]
 
 
 def changelogs_of(config: Mapping[str, str], partition: int) -> dict[str, SystemStreamPartition]:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from statelake.state_core.model.entries import Entries
 from statelake.state_core.model.handles import KeyGroupRange
@@ -220,6 +221,13 @@ def entries_of(state: int, group: int, keys: Sequence[bytes], values: Sequence[b
 def cut_pieces(data: bytes, starts: Iterable[int], ends: Iterable[int]) -> list[bytes]:
     """Return pieces of a buffer."""
     return [data[start:end] for start, end in zip(starts, ends, strict=True)]
+
+
+def cut_column(column: pa.Array) -> list[bytes]:
+    """Return the rows of a new column of large binaries, none of which is null."""
+    _, offsets, data = column.buffers()
+    bounds = np.frombuffer(offsets, np.int64, len(column) + 1).tolist()
+    return cut_pieces(b"" if data is None else data.to_pybytes(), bounds[:-1], bounds[1:])
 
 
 def within(entries: Entries, key_groups: KeyGroupRange) -> Entries:

@@ -109,19 +109,19 @@ class InternalTimerService:
         self.processing = processing
         self.current_watermark = NO_WATERMARK
 
-    def register_event_time_timer(self, timestamp: int, namespace: Any = None) -> None:
-        """Fire for the current key when the watermark reaches that time."""
+    def register_event_time(self, timestamp: int, namespace: Any = None) -> None:
+        """Call `on_event_timer` for the current key when the watermark has reached that time."""
         self.event.add(self._timer(timestamp, namespace))
 
-    def delete_event_time_timer(self, timestamp: int, namespace: Any = None) -> None:
+    def delete_event_time(self, timestamp: int, namespace: Any = None) -> None:
         """Delete the timer of event time of the current key at that time."""
         self.event.remove(self._timer(timestamp, namespace))
 
-    def register_processing_time_timer(self, timestamp: int, namespace: Any = None) -> None:
-        """Fire for the current key when the clock reaches that time."""
+    def register_processing_time(self, timestamp: int, namespace: Any = None) -> None:
+        """Call `on_processing_timer` for the current key in the first run at that time or later."""
         self.processing.add(self._timer(timestamp, namespace))
 
-    def delete_processing_time_timer(self, timestamp: int, namespace: Any = None) -> None:
+    def delete_processing_time(self, timestamp: int, namespace: Any = None) -> None:
         """Delete the timer of processing time of the current key at that time."""
         self.processing.remove(self._timer(timestamp, namespace))
 

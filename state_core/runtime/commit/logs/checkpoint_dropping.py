@@ -6,17 +6,15 @@ expire belongs to a commit that is in the log by then. So a job may commit meanw
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from statelake.state_core.errors import CommitError, ConflictError, DeletedBlobError
+from statelake.state_core.errors import CommitError, DeletedBlobError
 from statelake.state_core.runtime.commit import (
     CheckpointLog,
     CheckpointV2,
     FileCheckpointLog,
     FileSystemBlobStore,
-    LogRecord,
 )
 from statelake.state_core.runtime.commit.backends.blob_backend import garbage, read_index
 from statelake.state_core.runtime.commit.backends.blob_store import folder_of
@@ -28,8 +26,6 @@ from statelake.state_core.runtime.commit.records.checkpoint_reading import TaskR
 from statelake.state_core.runtime.commit.records.clocks import now_millis
 from statelake.state_core.runtime.commit.records.records import BLOB_STORE_FACTORY
 from statelake.state_core.runtime.commit.records.snapshot_index import reachable_blobs
-
-ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +57,6 @@ def drop_records(
 
     Raises:
         CommitError: Nothing would be kept; the log is a topic; a task's last snapshot is gone.
-        ConflictError: Other writers were first each time.
     """
     if keep < 1:
         raise CommitError(f"{keep} records can't be kept", remedy="keep 1 or more")
@@ -70,7 +65,7 @@ def drop_records(
         raise CommitError(
             "records can't be removed from a topic", remedy="its brokers do that: it is compacted"
         )
-    removed = _drop_files(log, keep)
+    removed = log.compact(keep)
     if blobs is None:
         return CheckpointDropResult(removed, len(list(log.read())))
     now = now_millis()
@@ -111,37 +106,3 @@ def _needed(blobs: FileSystemBlobStore, records: list[TaskRecord]) -> set[str]:
                 continue  # the backend's own retention removed it
             needed |= {marker, *reachable_blobs(index.directory)}
     return needed
-
-
-def _drop_files(log: FileCheckpointLog, keep: int) -> int:
-    """Delete the files of older records, once the file of each record is certain."""
-    for _ in range(ATTEMPTS):
-        names = _names(log)
-        records = list(log.read())
-        if _names(log) != names or len(names) != len(records):
-            continue  # other writers: the file of a record is not certain
-        kept = {id(record) for record in _newest_of_each_key(records, keep)}
-        gone = [n for n, record in zip(names, records, strict=True) if id(record) not in kept]
-        for name in gone:
-            log.directory.delete(name)
-        return len(gone)
-    raise ConflictError(
-        f"others appended {ATTEMPTS} times while this was tried",
-        place=log.directory.uri,
-        remedy="try again when they are done",
-    )
-
-
-def _names(log: FileCheckpointLog) -> list[str]:
-    return [name for name in log.directory.names() if name.endswith(".record")]
-
-
-def _newest_of_each_key(records: list[LogRecord], newest: int) -> list[LogRecord]:
-    """Return the last records of each key."""
-    later: Counter[bytes] = Counter()
-    kept = []
-    for record in reversed(records):
-        if later[record.key] < newest:
-            kept.append(record)
-        later[record.key] += 1
-    return kept

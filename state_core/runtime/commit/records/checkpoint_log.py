@@ -111,9 +111,13 @@ class FileCheckpointLog:
             yield record
             last = offset
 
-    def compact(self) -> None:
-        """Remove every record that a later one of its key replaced."""
-        last: dict[bytes, str] = {}
+    def compact(self, keep: int = 1) -> int:
+        """Remove every record but the last ones of its key, and return the number of removed ones.
+
+        Args:
+            keep: How many records of each key stay.
+        """
+        of_key: dict[bytes, list[str]] = {}
         for name in self._names():
             try:
                 key = self._record(name, self._offset(name)).key
@@ -121,10 +125,12 @@ class FileCheckpointLog:
                 if self.directory.is_file(name):
                     raise
                 continue  # another writer has just removed it
-            if key in last:
-                self.directory.delete(last[key])
-            last[key] = name
-        self._kept = len(last)
+            of_key.setdefault(key, []).append(name)
+        gone = [name for names in of_key.values() for name in names[:-keep]]
+        for name in gone:
+            self.directory.delete(name)
+        self._kept = sum(map(len, of_key.values())) - len(gone)
+        return len(gone)
 
     def _names(self) -> list[str]:
         return [name for name in self.directory.names() if name.endswith(_SUFFIX)]

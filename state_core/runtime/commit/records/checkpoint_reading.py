@@ -127,7 +127,10 @@ def record_of(
 
 
 def replaces(
-    new: TaskRecord, old: TaskRecord, read_versions: tuple[int, ...], max_age: int
+    new: TaskRecord,
+    old: TaskRecord,
+    read_versions: tuple[int, ...],
+    max_age: int = LIVE_CHECKPOINT_MAX_AGE_MS,
 ) -> bool:
     """Return whether a record replaces an earlier one in the log.
 
@@ -157,7 +160,6 @@ class CheckpointManager:
         write_versions: `checkpoint.write.versions`, in the order of writing.
         validate: Whether broken records, or those of another grouper, are errors rather than
             warnings.
-        live_max_age: Milliseconds after which a record of a less preferred version is used.
 
     Raises:
         CommitError: The version to read is not written, so that a restart would go back in time.
@@ -171,14 +173,12 @@ class CheckpointManager:
         read_versions: Iterable[int] = (2, 1),
         write_versions: Iterable[int] = (2,),
         validate: bool = True,
-        live_max_age: int = LIVE_CHECKPOINT_MAX_AGE_MS,
     ) -> None:
         self.log = log
         self.grouper = grouper
         self.read_versions = tuple(dict.fromkeys(read_versions))
         self.write_versions = tuple(dict.fromkeys(write_versions))
         self.validate = validate
-        self.live_max_age = live_max_age
         self._last: dict[str, TaskRecord] = {}
         self._position = -1
         known = set(CHECKPOINT_TYPES)
@@ -230,7 +230,7 @@ class CheckpointManager:
             return
         self._check(new)
         old = self._last.get(new.task)
-        if old is None or replaces(new, old, self.read_versions, self.live_max_age):
+        if old is None or replaces(new, old, self.read_versions):
             self._last[new.task] = new
 
     def _check(self, record: TaskRecord) -> None:

@@ -29,15 +29,11 @@ class CommitSettings:
         max_commit_delay: `task.max.commit.delay`: the time that a commit may take before the next
             one, and processing, wait for it.
         commit_timeout: `task.commit.timeout.ms`: the time limit of that wait.
-        read_versions: `checkpoint.read.versions`, the preferred one first.
-        write_versions: `checkpoint.write.versions`, in the order of writing.
         stores: The settings of each store.
     """
 
     max_commit_delay: int = MINUTE_MS
     commit_timeout: int = 30 * MINUTE_MS
-    read_versions: tuple[int, ...] = (2, 1)
-    write_versions: tuple[int, ...] = (2,)
     stores: Mapping[str, StoreSettings] = field(default_factory=dict)
 
     def backed_up_by(self, factory: str) -> list[str]:

@@ -184,14 +184,9 @@ class TaskStart:
 
     def _validate_versions(self, store: str) -> None:
         """Refuse version 1 for stores without a changelog, whose markers it can't hold."""
-        settings = self.settings
-        backup = settings.stores[store].backup
-        first = settings.read_versions[0]
-        if (
-            backup
-            and CHANGELOG_FACTORY not in backup
-            and (first == 1 or 2 not in settings.write_versions)
-        ):
+        backup, checkpoints = self.settings.stores[store].backup, self.checkpoints
+        of_version_1 = checkpoints.read_versions[0] == 1 or 2 not in checkpoints.write_versions
+        if backup and CHANGELOG_FACTORY not in backup and of_version_1:
             raise CommitError(
                 f"store {store!r} has no changelog, and records of version 1 have no place for "
                 f"markers of {', '.join(backup)}",

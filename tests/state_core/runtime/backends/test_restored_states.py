@@ -120,7 +120,7 @@ def test_timers_of_another_namespace_are_refused(
 ) -> None:
     """A service keeps the type of its windows."""
     backend.set_current_key("k")
-    backend.timer_service().register_event_time_timer(5)
+    backend.timer_service().register_event_time(5)
     with moved(backend, make_backend, tmp_path) as again:
         with pytest.raises(IncompatibleError, match="timer"):
             again.timer_queue("event", namespace="TimeWindow")

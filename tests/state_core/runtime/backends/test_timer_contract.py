@@ -29,8 +29,8 @@ def test_timers_fire_in_order_with_their_keys(backend: KeyedStateBackend) -> Non
     times = [5, -5, 0, MOST, LEAST, 1 << 40, -(1 << 40), 4]
     for number, time in enumerate(times):
         backend.set_current_key(f"key {number}")
-        service.register_event_time_timer(time)
-        service.register_event_time_timer(time)
+        service.register_event_time(time)
+        service.register_event_time(time)
     fired = []
     for timer in service.advance_watermark(5):
         assert backend.current_key == timer.key
@@ -45,14 +45,14 @@ def test_event_and_processing_time_are_apart(backend: KeyedStateBackend) -> None
     """Each has its own queue, under Flink's name."""
     service = backend.timer_service()
     backend.set_current_key("a")
-    service.register_event_time_timer(10)
-    service.register_processing_time_timer(20)
+    service.register_event_time(10)
+    service.register_processing_time(20)
     assert [timer.timestamp for timer in service.processing] == [20]
     assert list(service.advance_processing_time(19)) == []
     assert list(service.advance_processing_time(20)) == [Timer(20, "a")]
     assert list(service.processing) == []
-    service.delete_event_time_timer(10)
-    service.delete_processing_time_timer(20)
+    service.delete_event_time(10)
+    service.delete_processing_time(20)
     assert len(service.event) == 0
     assert set(backend.registry.states) == {
         "_timer_state/event_user-timers",
@@ -64,11 +64,11 @@ def test_timers_registered_while_firing_fire_too(backend: KeyedStateBackend) -> 
     """As far as they are due."""
     service = backend.timer_service()
     backend.set_current_key("a")
-    service.register_event_time_timer(1)
+    service.register_event_time(1)
     fired = []
     for timer in service.advance_watermark(5):
         fired.append(timer.timestamp)
-        service.register_event_time_timer(timer.timestamp + 2)
+        service.register_event_time(timer.timestamp + 2)
     assert fired == [1, 3, 5]
     assert list(service.event) == [Timer(7, "a")]
 
@@ -76,7 +76,7 @@ def test_timers_registered_while_firing_fire_too(backend: KeyedStateBackend) -> 
 def test_timers_need_a_key(backend: KeyedStateBackend) -> None:
     """Without one, registering is refused."""
     with pytest.raises(KeyGroupError, match="needs a current key"):
-        backend.timer_service().register_event_time_timer(1)
+        backend.timer_service().register_event_time(1)
 
 
 def test_namespaces_of_timers(backend: KeyedStateBackend) -> None:
@@ -86,8 +86,8 @@ def test_namespaces_of_timers(backend: KeyedStateBackend) -> None:
     windows = [{"start": 0, "end": 10}, {"start": 5, "end": 15}]
     backend.set_current_key("a")
     for window in windows:
-        service.register_event_time_timer(9, window)
-    service.delete_event_time_timer(9, {"start": 1, "end": 11})
+        service.register_event_time(9, window)
+    service.delete_event_time(9, {"start": 1, "end": 11})
     assert [timer.namespace for timer in service.advance_watermark(9)] == windows
 
 
@@ -99,7 +99,7 @@ def test_timers_are_restored_at_another_parallelism(
     service = backend.timer_service()
     for number in range(300):
         backend.set_current_key(str(number))
-        service.register_event_time_timer(number * 7919 % 1000)
+        service.register_event_time(number * 7919 % 1000)
     directory = Directory(tmp_path)
     handle = backend.snapshot(directory).run()
     fired = []
