@@ -17,8 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +48,7 @@ from statelake.state_core.formats.rewriting.kryo_parts import (
     replaced,
     spliced,
 )
+from statelake.state_core.formats.rewriting.kryo_targets import OWN, target_column
 from statelake.state_core.formats.rewriting.value_migration import (
     TTL_BYTES,
     binary_cursor,
@@ -58,37 +58,18 @@ from statelake.state_core.formats.rewriting.value_migration import (
 )
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.kernels.encode import copy_pieces
-from statelake.state_core.kernels.kryo import NULL, WRITTEN
+from statelake.state_core.kernels.kryo import WRITTEN
 from statelake.state_core.model.snapshot import StateKind
-from statelake.state_core.serializers.avro.schema_types import (
-    AvroArray,
-    AvroEnum,
-    AvroMap,
-    AvroOptional,
-    AvroRecord,
-    AvroString,
-)
-from statelake.state_core.serializers.avro.serializer import AvroSerializer, AvroSerializerSnapshot
 from statelake.state_core.serializers.basic.enums import EnumSerializerSnapshot
-from statelake.state_core.serializers.basic.numbers import (
-    BooleanSerializer,
-    DoubleSerializer,
-    FloatSerializer,
-    IntSerializer,
-    LongSerializer,
-)
 from statelake.state_core.serializers.composite.arrays import (
-    GenericArraySerializerSnapshot,
     SetSerializerSnapshot,
 )
 from statelake.state_core.serializers.composite.collections import (
     ListSerializerSnapshot,
     MapSerializerSnapshot,
-    list_array,
     offsets_of,
 )
 from statelake.state_core.serializers.composite.optionals import NullableSerializerSnapshot
-from statelake.state_core.serializers.composite.pojo import SubclassValue
 from statelake.state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.columns import (
@@ -106,11 +87,11 @@ from statelake.state_core.serializers.framework.opaque_values import (
     undecoded,
 )
 from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
-from statelake.state_core.serializers.kryo.forms import decimal_text
 from statelake.state_core.serializers.kryo.graph import Item
 from statelake.state_core.serializers.kryo.java_types import JavaType, parse_java_type
+from statelake.state_core.serializers.kryo.scalars import ScalarColumn
 from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
-from statelake.state_core.serializers.kryo.tables import NUMBERS, Objects, Parts
+from statelake.state_core.serializers.kryo.tables import MarkedTable, Objects
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 from statelake.state_core.serializers.type_spec import parse_type
 
@@ -121,38 +102,10 @@ KeyParts: TypeAlias = "dict[str, tuple[PartsOfKryo, _Writers]]"
 TIME_BYTES = 8  # of a timer
 LISTS = ("java.util.List", "java.util.Collection")
 COLLECTIONS = (*LISTS, "java.util.Set", "java.util.Map")
-# classes with a serializer of Flink's own, by the name of the type
-_OWN = {
-    **{
-        f"java.lang.{name}": name
-        for name in ("Boolean", "Byte", "Character", "Double", "Float", "Integer", "Long", "Short",
-                     "String", "Void")
-    },
-    "java.math.BigDecimal": "BigDecimal",
-    "java.math.BigInteger": "BigInteger",
-    "java.util.Date": "Date",
-    "java.sql.Date": "java.sql.Date",
-    "java.sql.Time": "java.sql.Time",
-    "java.sql.Timestamp": "Timestamp",
-    "java.time.Instant": "Instant",
-    "[B": "byte[]", "[S": "short[]", "[I": "int[]", "[J": "long[]", "[F": "float[]",
-    "[D": "double[]", "[Z": "boolean[]", "[C": "char[]", "[Ljava.lang.String;": "String[]",
-}  # fmt: skip
 # limits for shared objects, which collections of Flink 2 hold each by itself: bytes
 EXPANDED, EXPANDED_OF_A_BYTE = 1 << 20, 64
-_MILLIS = ("java.util.Date", "java.sql.Date", "java.sql.Time")
-# classes whose serializers only a job names
-_NEVER_EXTRACTED = {
-    f"java.time.{name}": name for name in ("LocalDate", "LocalTime", "LocalDateTime")
-}
 # classes with type arguments: Flink 2 leaves a collection of these to Kryo
 _GENERIC = ("java.util.", "org.apache.flink.api.java.tuple.", "scala.")
-# what Avro's types are as objects
-_BOXES: dict[type[TypeSerializer], str] = {
-    BooleanSerializer: "java.lang.Boolean", IntSerializer: "java.lang.Integer",
-    LongSerializer: "java.lang.Long", FloatSerializer: "java.lang.Float",
-    DoubleSerializer: "java.lang.Double", AvroString: "java.lang.String",
-}  # fmt: skip
 # types that are declared in place of the classes of their values, which are Java's own
 _DECLARED_AS = {
     "java.time.ZoneRegion": "java.time.ZoneId",
@@ -207,7 +160,7 @@ class ElementClasses:
             EncodeError: A collection has such elements.
         """
         for classes, argument in zip(self.parts, declared.arguments, strict=False):
-            others = sorted(classes - {argument.box}) if argument.box in _OWN else ()
+            others = sorted(classes - {argument.box}) if argument.box in OWN else ()
             if others:
                 raise EncodeError(f"a {others[0]} where there should be a {argument}")
 
@@ -292,8 +245,8 @@ def collection_of(kryo: KryoSerializerSnapshot, declared: JavaType) -> TypeSeria
 
 
 def _element(kryo: KryoSerializerSnapshot, declared: JavaType) -> TypeSerializerSnapshot:
-    if declared.box in _OWN:
-        return parse_type(_OWN[declared.box])
+    if declared.box in OWN:
+        return parse_type(OWN[declared.box])
     user = kryo.values(KryoVersion.FLINK_1).classes.users.get(declared.name)
     if user is not None and user.constants:
         return EnumSerializerSnapshot.of(user.name, user.constants)
@@ -331,10 +284,13 @@ class _Writers:
 
     def __init__(self, before: TypeSerializerSnapshot, after: TypeSerializerSnapshot) -> None:
         self.targets: dict[str, TypeSerializerSnapshot] = {}
+        self.columns: dict[str, ScalarColumn] = {}
         for path, kryo, target in _pairs(before, after, ""):
             if target is None:
                 raise EncodeError(f"{path or 'the value'} has nothing in its place")
             self.targets[path] = replaced(target, _items)
+            classes = kryo.values(KryoVersion.FLINK_1).classes
+            self.columns[path] = target_column(self.targets[path], classes)
             if isinstance(target, KryoSerializerSnapshot) and target.type_class != kryo.type_class:
                 raise EncodeError(f"{path}: {kryo.type_class} became {target.type_class}")
         self.serializers = {
@@ -376,15 +332,20 @@ class _Writers:
         sizes, done = np.zeros(len(objects.roots), np.int64), objects.roots >= 0
         lines = objects.roots[done]
         if isinstance(target, PartSnapshot):
-            out, sizes[done], outcomes = _written(target.part, objects.parts, lines)
+            classes = target.part.values.classes
+            out, sizes[done], outcomes = objects.parts.written(lines, KryoVersion.FLINK_2, classes)
             done[done] = outcomes == WRITTEN
             return out, sizes, done
+        table, serializer = MarkedTable.of(objects.parts), self.serializers[path]
         try:
-            column = _column_of(target, objects.parts, lines)
-            sizes[done] = self.serializers[path].sizes(column, ALL_PRESENT)
+            column = self.columns[path].many(table, lines)
+            fits = ~table.parts.has_within(table.untold | table.unfit | table.loose, lines)
+            done[done] = fits
+            column = column.filter(pa.array(fits))
+            sizes[done] = serializer.sizes(column, ALL_PRESENT)
             first = offsets_of(sizes[done])
             out = np.empty(int(first[-1]), np.uint8)
-            self.serializers[path].encode(column, Target(out, first[:-1]))
+            serializer.encode(column, Target(out, first[:-1]))
         except EncodeError:  # `write` says which one it is, or has a form for it
             return np.empty(0, np.uint8), np.zeros_like(sizes), np.zeros_like(done)
         return out, sizes, done
@@ -396,7 +357,7 @@ class _Writers:
             EncodeError: Flink 2 has no form for it.
         """
         out = _Expanded(size)
-        self.serializers[path].write(_value_of(self.targets[path], item), out)
+        self.serializers[path].write(self.columns[path].to_arrow(item), out)
         return out.to_bytes()
 
 
@@ -460,227 +421,6 @@ def _snapshots(
         for entry in entries
         if entry.value is not None and entry.value.snapshot is not None
     }  # fmt: skip
-
-
-def _value_of(target: TypeSerializerSnapshot, item: Any) -> Any:
-    """Return an object in the form that a serializer of Flink 2 writes.
-
-    Raises:
-        EncodeError: The object is not of the serializer's type.
-    """
-    if isinstance(target, PartSnapshot):
-        return item
-    if isinstance(target, NullableSerializerSnapshot):
-        return None if item is None else _value_of(target.nested[0], item)
-    if isinstance(item, Item):
-        if isinstance(target, ListSerializerSnapshot):
-            return [_value_of(target.nested[0], each) for each in _elements(item)]
-        if isinstance(target, SetSerializerSnapshot):
-            return [
-                None if each is None else _value_of(target.nested[0], each)
-                for each in _elements(item)
-            ]
-        if isinstance(target, MapSerializerSnapshot):
-            key, value = target.nested
-            return [
-                (_value_of(key, each), None if content is None else _value_of(value, content))
-                for each, content in _elements(item)
-            ]
-        if isinstance(target, PojoSerializerSnapshot):
-            return _pojo_of(target, item)
-        if isinstance(target, EnumSerializerSnapshot):
-            return item.value
-        if isinstance(target, AvroSerializerSnapshot) and target.runtime_class == item.java_class:
-            serializer = target.restore_serializer()
-            if isinstance(serializer, AvroSerializer) and not serializer.recursive:
-                return _avro_of(serializer.value, item)
-    if item is None:
-        raise EncodeError(f"null for a {target.type_name}")
-    if not isinstance(item, Item):
-        return item  # a primitive
-    if isinstance(target, GenericArraySerializerSnapshot):
-        element = target.nested[0]
-        return [None if each is None else _value_of(element, each) for each in _elements(item)]
-    if target.java_class != _own_serializer(item.java_class):
-        raise EncodeError(f"a {item.java_class} where there should be a {target.type_name}")
-    return _exactly(item)
-
-
-def _column_of(
-    target: TypeSerializerSnapshot, parts: Parts, lines: I64Array, *, may_be_null: bool = False
-) -> pa.Array:
-    """Return objects as the column that a serializer of Flink 2 writes.
-
-    Args:
-        target: The snapshot of that serializer.
-        parts: The objects' table.
-        lines: Their lines.
-        may_be_null: Whether the serializer around this one writes null.
-
-    Raises:
-        EncodeError: They have no such column.
-    """
-    if isinstance(target, PartSnapshot):
-        return _written_column(target.part, parts, lines)
-    null = parts.kind[lines] == NULL
-    if isinstance(target, NullableSerializerSnapshot):
-        return _column_of(target.nested[0], parts, lines, may_be_null=True)
-    if null.any() and not may_be_null:
-        raise EncodeError(f"null for a {target.type_name}")
-    present = (~null).astype(np.uint8)
-    if isinstance(target, (ListSerializerSnapshot, SetSerializerSnapshot)):
-        counts, elements = parts.elements(lines)
-        column = _column_of(target.nested[0], parts, elements)
-        return list_array(pa.list_(column.type), offsets_of(counts), present, column)
-    if isinstance(target, MapSerializerSnapshot):
-        counts, keys, values = parts.entries(lines)
-        key = _column_of(target.nested[0], parts, keys)
-        value = _column_of(target.nested[1], parts, values, may_be_null=True)
-        if key.null_count:
-            raise EncodeError("a null key, which no column has")
-        kind = pa.map_(key.type, value.type)
-        both = pa.StructArray.from_arrays([key, value], fields=[kind.key_field, kind.item_field])
-        return list_array(kind, offsets_of(counts), present, both)
-    return _leaf_column(target, parts, lines)
-
-
-def _written(part: KryoPart, parts: Parts, lines: I64Array) -> tuple[U8Array, I64Array, U8Array]:
-    """Return objects for Flink 2, as `Parts.written` does."""
-    return parts.written(lines, KryoVersion.FLINK_2, part.values.classes)
-
-
-def _written_column(part: KryoPart, parts: Parts, lines: I64Array) -> pa.Array:
-    """Return the bytes of objects that stay Kryo's."""
-    out, sizes, outcomes = _written(part, parts, lines)
-    if (outcomes != WRITTEN).any():
-        raise EncodeError("an object that has to be written by itself")
-    first = offsets_of(sizes)
-    if first[-1] >> 31:
-        raise EncodeError("too many bytes of a column")
-    buffers = [None, arrow_buffer(first.astype(np.int32)), arrow_buffer(out)]
-    return pa.Array.from_buffers(pa.binary(), len(lines), buffers)
-
-
-def _leaf_column(target: TypeSerializerSnapshot, parts: Parts, lines: I64Array) -> pa.Array:
-    """Return texts, numbers and constants."""
-    java_class, kind = parts.class_of(lines), target.restore_serializer().arrow_type
-    if not java_class:
-        return pa.nulls(len(lines), kind)
-    if isinstance(target, EnumSerializerSnapshot):
-        return parts.constants(lines)
-    if target.java_class == _own_serializer(java_class):
-        if java_class == "java.lang.String":
-            return parts.texts(lines)
-        if java_class in NUMBERS:
-            return parts.numbers(lines, NUMBERS[java_class])
-    raise EncodeError(f"a {java_class} that has to be written by itself")
-
-
-@lru_cache(maxsize=64)
-def _own_serializer(java_class: str) -> str:
-    """Return the class of the snapshot of Flink's serializer for a class; empty without one."""
-    name = _OWN.get(java_class) or _NEVER_EXTRACTED.get(java_class)
-    return parse_type(name).java_class if name else ""
-
-
-def _exactly(item: Item) -> Any:
-    """Return what Flink's own serializer writes of an object: of times their numbers."""
-    value = item.value
-    if item.java_class == "java.sql.Timestamp":
-        millis, nanos = value
-        return millis + nanos // 1_000_000, nanos
-    if item.java_class in _MILLIS:
-        return (value,)
-    if item.java_class == "java.math.BigDecimal":
-        return decimal_text(*value)
-    if item.java_class == "[Ljava.lang.String;":
-        return [None if each is None else each.value for each in value]
-    return value
-
-
-def _avro_of(kind: TypeSerializer, item: Any) -> Any:
-    """Return an object that becomes Avro's, in the form that the serializer of its schema writes.
-
-    Raises:
-        EncodeError: The object is not of the schema's type, or its class does not tell.
-    """
-    if isinstance(kind, AvroOptional):
-        return None if item is None else _avro_of(kind.value, item)
-    if isinstance(item, Item):
-        if isinstance(kind, AvroRecord):
-            return {
-                column: _avro_of(field, _field_of(item, name))
-                for name, (column, field) in zip(kind.names, kind.fields, strict=True)
-            }
-        if isinstance(kind, AvroArray):
-            return [_avro_of(kind.item, each) for each in _elements(item)]
-        if isinstance(kind, AvroMap):
-            return [
-                (_avro_of(AvroString(), key), _avro_of(kind.value, value))
-                for key, value in _elements(item)
-            ]
-        is_enum = isinstance(kind, AvroEnum) and item.value in kind.constants
-        if is_enum or item.java_class == _BOXES.get(type(kind)):
-            return item.value
-    elif item is not None and type(kind) in _BOXES:
-        return item  # a primitive
-    value = "null" if item is None else f"a {getattr(item, 'java_class', type(item).__name__)}"
-    raise EncodeError(
-        f"{value} where there should be Avro's {kind.name}, and how Avro writes it is not known",
-        remedy="migrate the state to another type in Flink 1, or leave it out",
-    )
-
-
-def _elements(item: Item) -> list[Any]:
-    if not isinstance(item.value, list):
-        raise EncodeError(f"a {item.java_class} where there should be a collection")
-    return item.value
-
-
-def _pojo_of(target: PojoSerializerSnapshot, item: Item) -> dict[str, Any]:
-    """Return an object that becomes a POJO of Flink's: its fields, or a value of a subclass."""
-    pojo = target.pojo
-    if item.java_class != pojo.java_class:
-        return _subclass_of(target, item)
-    values = {}
-    for entry in pojo.fields:
-        if entry.value is None or entry.value.snapshot is None:
-            raise EncodeError(f"{pojo.java_class} without a serializer of {entry.name!r}")
-        member = _field_of(item, entry.name)
-        values[entry.name] = None if member is None else _value_of(entry.value.snapshot, member)
-    return values
-
-
-def _field_of(item: Item, name: str) -> Any:
-    """Return what an object has in a field."""
-    if not isinstance(item.value, dict) or name not in item.value:
-        raise EncodeError(
-            f"{item.java_class} without a field {name!r}",
-            remedy="say the fields of the class, with those of its base classes, in a file for"
-            " --kryo",
-        )
-    return item.value[name]
-
-
-def _subclass_of(target: PojoSerializerSnapshot, item: Item) -> SubclassValue:
-    """Return an object of a subclass that the new job's snapshot describes, by tag or by name."""
-    pojo = target.pojo
-    for entries, tagged in ((pojo.registered, True), (pojo.non_registered, False)):
-        for tag, entry in enumerate(entries):
-            snapshot = None if entry.value is None else entry.value.snapshot
-            if entry.name == item.java_class and snapshot is not None:
-                value = _value_of(snapshot, item)
-                fields = value if isinstance(value, dict) else {}
-                return SubclassValue(
-                    {each.name: fields.get(each.name) for each in pojo.fields},
-                    item.java_class, value, tag if tagged else None,
-                )  # fmt: skip
-    raise EncodeError(
-        f"a {item.java_class} where there should be a {pojo.java_class}, whose serializer in the"
-        " new job does not describe such a subclass",
-        remedy="name a savepoint of the new job in which this state has such an object, or that"
-        " registers the class, --like",
-    )
 
 
 def upgrade_rows(

@@ -199,11 +199,18 @@ class _Message(ScalarColumn):
 
 
 @dataclass(frozen=True)
-class _List(ScalarColumn):
-    """Collections, and arrays."""
+class ListColumn(ScalarColumn):
+    """Collections, and arrays.
+
+    Attributes:
+        java_class: The class that is written; empty for any.
+        element: The column of the elements.
+        forms: The forms of kernels that it holds.
+    """
 
     java_class: str
     element: ScalarColumn
+    forms: frozenset[int] = LISTS
 
     @property
     def arrow_type(self) -> pa.DataType:
@@ -220,10 +227,10 @@ class _List(ScalarColumn):
         if value is None:
             return None
         if not isinstance(value.value, list):
-            raise not_for(value, self.java_class)
+            raise not_for(value, self.java_class or "a collection")
         of_objects = not isinstance(self.element, _Primitive)
         if any(isinstance(each, Item) != of_objects for each in value.value if each is not None):
-            raise not_for(value, self.java_class)
+            raise not_for(value, self.java_class or "a collection")
         return [self.element.to_arrow(element) for element in value.value]
 
     def from_arrow(self, value: Any) -> Any:
@@ -234,8 +241,8 @@ class _List(ScalarColumn):
 
     def many(self, table: MarkedTable, lines: I64Array) -> pa.Array:
         """Return the column of many collections."""
-        lines = table.of_forms(lines, LISTS, self.java_class)
-        counts, elements = table.parts.elements(lines, LISTS)
+        lines = table.of_forms(lines, self.forms, self.java_class)
+        counts, elements = table.parts.elements(lines, self.forms)
         items = self.element.many(table, elements)
         return list_array(self.arrow_type, offsets_of(counts), table.present(lines), items)
 
@@ -258,8 +265,14 @@ class _List(ScalarColumn):
 
 
 @dataclass(frozen=True)
-class _Map(ScalarColumn):
-    """Maps."""
+class MapColumn(ScalarColumn):
+    """Maps.
+
+    Attributes:
+        java_class: The class that is written; empty for any.
+        key: The column of the keys.
+        value: The column of the values.
+    """
 
     java_class: str
     key: ScalarColumn
@@ -279,14 +292,18 @@ class _Map(ScalarColumn):
         """Show the entries."""
         if value is None:
             return None
-        if not isinstance(value.value, list) or not all(
-            isinstance(pair, tuple) for pair in value.value
-        ):
-            raise not_for(value, self.java_class)
-        pairs = [(self.key.to_arrow(key), self.value.to_arrow(item)) for key, item in value.value]
+        pairs = self.pairs(value)
         if any(key is None for key, _ in pairs):
             raise UnsupportedFormatError("a null key, which no column of maps holds")
         return pairs
+
+    def pairs(self, item: Item) -> list[tuple[Any, Any]]:
+        """Return the entries of a map, of which a key may be null."""
+        if not isinstance(item.value, list) or not all(
+            isinstance(pair, tuple) for pair in item.value
+        ):
+            raise not_for(item, self.java_class or "a map")
+        return [(self.key.to_arrow(key), self.value.to_arrow(value)) for key, value in item.value]
 
     def from_arrow(self, value: Any) -> Any:
         """Return the items."""
@@ -324,7 +341,7 @@ class _Map(ScalarColumn):
 
 
 @dataclass(frozen=True)
-class _Struct(ScalarColumn):
+class StructColumn(ScalarColumn):
     """Objects with fields."""
 
     java_class: str
@@ -440,18 +457,18 @@ def column_of(
         names = tuple(typed.fields)
         columns = [column_of(field, classes, deeper, levels + 1) for field in typed.fields.values()]
         fields = dict(zip(column_names(names), columns, strict=True))
-        return _Struct(kind.name, names, fields, type(form) is FieldForm)
+        return StructColumn(kind.name, names, fields, type(form) is FieldForm)
     if kind.name in SCALARS:
         return Scalar(kind.name, *SCALARS[kind.name])
     if kind.name.startswith("["):
         element = JavaType(component_of(kind.name))
-        return _List(kind.name, column_of(element, classes, within, levels + 1))
+        return ListColumn(kind.name, column_of(element, classes, within, levels + 1))
     nested = [column_of(argument, classes, within, levels + 1) for argument in kind.arguments]
     if len(nested) == 2 and kind.name in _MAPS:
-        return _Map(_USUAL.get(kind.name, kind.name), *nested)
+        return MapColumn(_USUAL.get(kind.name, kind.name), *nested)
     usual = _USUAL.get(kind.name, kind.name)
     of_list = classes.forms.get(usual) if kind.name.startswith("java.util.") else None
     is_map = isinstance(of_list, MapForm) or usual.endswith("Map")
     if len(nested) == 1 and of_list is not None and not is_map:
-        return _List(usual, *nested)
+        return ListColumn(usual, nested[0])
     return JsonColumn(classes)

@@ -53,7 +53,7 @@ MOST_PLACES, LEAST_EXPONENT = 30, -6
 _PLAIN_DECIMAL = r"^-?[0-9]{1,9}(\.[0-9]{1,9})?$"
 NANOS = 1_000_000_000  # of a second
 _LOCAL_DATE_TIME = "java.time.LocalDateTime"
-_MILLIS_ONLY = ("java.util.Date", "java.sql.Date", "java.sql.Time")
+MILLIS_ONLY = ("java.util.Date", "java.sql.Date", "java.sql.Time")
 _TEXTS = ("java.lang.String", "java.lang.StringBuilder", "java.lang.StringBuffer", "java.net.URI",
           "java.util.Currency")  # fmt: skip
 
@@ -375,7 +375,7 @@ def _many_moments(table: MarkedTable, lines: I64Array, column: Scalar) -> pa.Arr
     ticks, nanos = parts.number[lines], parts.start[lines]
     exact = np.ones(len(lines), np.bool_)
     unit = 1_000_000 if name == "java.time.Instant" else 1000
-    if name in _MILLIS_ONLY:
+    if name in MILLIS_ONLY:
         nanos = np.zeros_like(nanos)
     elif name == "java.sql.Timestamp":  # of whole seconds
         exact = ticks % 1000 == 0
@@ -614,7 +614,7 @@ SCALARS: dict[str, tuple[Any, ...]] = {
             UTC_MICROS, lambda millis: EPOCH + timedelta(milliseconds=millis), _millis,
             _many_moments, _place_millis,
         )
-        for name in _MILLIS_ONLY
+        for name in MILLIS_ONLY
     },
     "java.sql.Timestamp": (
         UTC_MICROS,

@@ -502,14 +502,15 @@ class MarkedTable:
         Args:
             lines: The lines.
             forms: The forms.
-            java_class: The class that is written: objects of others are marked as loose.
+            java_class: The class that is written: objects of others are marked as loose; empty for
+                any.
         """
         kinds, actual = self.parts.kind[lines], self.forms(lines)
         right = np.isin(actual, [-1, *forms])
         right &= (actual != kernels.SINGLE) | (self.parts.number[lines] == 1)
         self.untold[lines[~right]] = True
-        self.loose[lines[kinds != self.parts.classes.number_of(java_class)]] = True
-        self.loose[lines[kinds == kernels.NULL]] = False
+        others = (kinds != self.parts.classes.number_of(java_class)) & (kinds != kernels.NULL)
+        self.loose[lines[others]] |= java_class != ""
         kept: I64Array = np.where(right, lines, self.a_null)
         return kept
 

@@ -31,6 +31,7 @@ from statelake.state_core.formats.layout.keyed_layout import (
 from statelake.state_core.formats.rewriting import kryo_upgrade
 from statelake.state_core.formats.rewriting.kryo_parts import PartsOfKryo
 from statelake.state_core.formats.rewriting.kryo_upgrade import (
+    _element,
     collection_of,
     for_flink_2,
     upgrade_keys,
@@ -40,12 +41,15 @@ from statelake.state_core.formats.rewriting.value_migration import rewritten_row
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.kernels.kryo import WRITTEN
 from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.serializers.basic.enums import EnumSerializerSnapshot
 from statelake.state_core.serializers.basic.numbers import LongSerializer
 from statelake.state_core.serializers.basic.text import StringSerializer
 from statelake.state_core.serializers.composite.collections import (
     ListSerializerSnapshot,
     MapSerializerSnapshot,
 )
+from statelake.state_core.serializers.composite.optionals import NullableSerializerSnapshot
+from statelake.state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
 from statelake.state_core.serializers.composite.structs import TupleSerializerSnapshot
 from statelake.state_core.serializers.composite.wrappers import VoidNamespaceSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
@@ -62,7 +66,7 @@ from statelake.state_core.serializers.kryo.graph import Item
 from statelake.state_core.serializers.kryo.java_types import JavaType, parse_java_type
 from statelake.state_core.serializers.kryo.serializer import KryoSerializer, NestedKryoSerializer
 from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
-from statelake.state_core.serializers.kryo.tables import FEW, read_objects
+from statelake.state_core.serializers.kryo.tables import FEW, Objects, read_objects
 from statelake.state_core.serializers.kryo.uuids import NO_UUID, uuid_halves, uuid_texts
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 from statelake.state_core.serializers.opaque.optional_map import write_raw_map
@@ -509,6 +513,95 @@ def test_elements_are_written_each_by_itself(items: list[Item | None], order: li
         pieces = np.split(out, np.cumsum(sizes))
         for piece, right, why in zip(pieces, wanted, told.tolist(), strict=False):
             assert why != WRITTEN or piece.tobytes() == right
+
+
+POINT = PojoSerializerSnapshot.of(
+    "com.acme.Point", {"x": parse_type("Integer"), "y": parse_type("Double")}
+)
+KIND = EnumSerializerSnapshot.of("com.acme.Kind", ["SMALL", "LARGE"])
+LISTS, MAPS_OF = (kryo_snapshot().of_class(f"java.util.{name}") for name in ("List", "Map"))
+SHOP = PojoSerializerSnapshot.of("com.acme.Shop", {
+    "at": POINT, "kind": KIND, "name": parse_type("String"), "id": LONG, "any": ANYTHING,
+    "tags": collection_of(LISTS, parse_java_type("List<String>")),
+    "stock": MapSerializerSnapshot.around(parse_type("String"), LISTS),
+})  # fmt: skip
+OF_OWN = ("Boolean", "Character", "Double", "Float", "Long", "String", "UUID", "Instant", "byte[]",
+          "java.util.Date", "java.sql.Timestamp", "java.math.BigDecimal",
+          "java.math.BigInteger", "int[]")  # fmt: skip
+
+
+@st.composite
+def for_own(draw: Any) -> tuple[TypeSerializerSnapshot, TypeSerializerSnapshot, list[Item | None]]:
+    """The type of collections by Kryo, that of Flink 2, and values with null in them."""
+    name = draw(st.sampled_from([*OF_OWN, "Kind", "Point", "Shop"]))
+    if name in ("Kind", "Point", "Shop"):
+        element: TypeSerializerSnapshot = {"Kind": KIND, "Point": POINT, "Shop": SHOP}[name]
+        points = st.builds(lambda x, y: Item("com.acme.Point", {"x": x, "y": y}), INTS, st.floats())
+        kinds = st.sampled_from(["SMALL", "LARGE"]).map(lambda each: Item("com.acme.Kind", each))
+        own = {"Kind": kinds, "Point": points, "Shop": containers(LEAVES)}[name].filter(
+            lambda item: item.java_class == f"com.acme.{name}"
+        )
+    else:
+        element = _element(LISTS, parse_java_type(name))
+        java_class = parse_java_type(name).name
+        strategies = {"java.lang.String": TEXTS, "java.util.UUID": UUIDS}
+        strategies |= {
+            each: value.map(lambda value, each=each: Item(each, value))
+            for each, value in SIMPLE.items()
+        }
+        own = strategies.get(java_class, st.none())
+    lists = st.lists(own | st.none(), max_size=3)
+    if draw(st.booleans()):
+        names = st.sampled_from(["ArrayList", "Arrays$ArrayList", "TreeSet"])
+        values = st.builds(lambda name, each: Item(f"java.util.{name}", each), names, lists)
+        nullable = NullableSerializerSnapshot.of(element)
+        kryo, after = LISTS, ListSerializerSnapshot.around(nullable)
+    else:
+        pairs = st.lists(st.tuples(TEXTS, own | st.none()), max_size=3)
+        kryo, values = MAPS_OF, pairs.map(lambda each: Item("java.util.HashMap", each))
+        after = MapSerializerSnapshot.around(parse_type("String"), element)
+    items = draw(st.lists(values | st.none(), min_size=FEW, max_size=FEW + 2))
+    return kryo, NullableSerializerSnapshot.of(after), items
+
+
+@given(for_own())
+def test_objects_for_serializers_of_flinks_own_are_written_as_each_is(
+    drawn: tuple[KryoSerializerSnapshot, TypeSerializerSnapshot, list[Item | None]],
+) -> None:
+    """Collections of numbers, times, POJOs and objects that stay Kryo's; also null in them."""
+    kryo, target, items = drawn
+    rows = rows_of(
+        StateKind.VALUE, kryo, [kryo.values(FLINK_1).write(each, FLINK_1) for each in items]
+    )
+    after = for_flink_2(kryo, {"": target})
+
+    def new() -> list[bytes] | str:
+        try:
+            made = upgrade_rows(rows, kryo, after, plain=True)
+        except StateError as error:
+            return str(error)
+        return list(made.layout.value_writer(made.batch).to_binary().to_pylist())
+
+    def none_at_once(_: object, __: str, objects: Objects) -> tuple[Any, ...]:
+        sizes = np.zeros(len(objects.roots), np.int64)
+        return np.empty(0, np.uint8), sizes, sizes != 0
+
+    many = new()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kryo_upgrade._Writers, "_write_columns", none_at_once)
+        assert many == new()
+
+
+def test_objects_that_become_pojos_are_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of them is looked at by itself, nor are times in a list."""
+    monkeypatch.setattr(kryo_upgrade._Writers, "write", pytest.fail)
+    point = Item("com.acme.Point", {"x": 1, "y": 0.5})
+    instant = Item("java.time.Instant", (5, 1000))
+    for element, item in ((POINT, point), (parse_type("Instant"), instant)):
+        stored = LISTS.values(FLINK_1).write(Item("java.util.ArrayList", [item, None]), FLINK_1)
+        target = ListSerializerSnapshot.around(NullableSerializerSnapshot.of(element))
+        rows = rows_of(StateKind.VALUE, LISTS, [stored] * FEW)
+        upgrade_rows(rows, LISTS, for_flink_2(LISTS, {"": target}), plain=True)
 
 
 OF_COLUMNS = {"com.acme.Shop": "com.acme.Shop", "com.acme.Kind": "com.acme.Kind",
