@@ -309,11 +309,9 @@ def _changes(old: NodeStates, new: NodeStates) -> Iterator[tuple[Fate, str]]:
         yield Fate.UNKNOWN, str(FILTERED_CHANGES)
     if old.sets and new.sets:
         yield from _other_sets(old, new)
-    for name, limit in new.limits.items():
-        stored = old.limits.get(name)
-        if stored != limit:
-            than, because = limited(old.node, new.node)
-            yield than, f"{name}: {limit}, and it was {stored}: {because}"
+    if old.kept != new.kept:
+        than, because = limited(old.node, new.node)
+        yield than, f"rows kept: {new.kept}, and it was {old.kept}: {because}"
 
 
 def _kept_sets(old: NodeStates, new: NodeStates) -> dict[int, int]:
