@@ -18,7 +18,7 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.plans.around import NodesAround, conditions_passed
 from statelake.state_core.plans.kinds import kind_of, lineage_of, states_of, whole_node
-from statelake.state_core.plans.lineage import widens
+from statelake.state_core.plans.lineage import understood, widens
 from statelake.state_core.plans.matches import (
     MISSED,
     ColumnMatch,
@@ -133,12 +133,13 @@ def with_held(match: PlanMatch, numbers: Iterable[int]) -> PlanMatch:
 
 
 def _whole(plan: Plan, numbers: Collection[int]) -> dict[int, NodeStates]:
-    relations = lineage_of(plan)
-    return {
-        node.id: whole_node(node, relations[node.id], [relations[each] for each in node.inputs])
-        for node in plan.nodes.values()
-        if node.id in numbers
-    }
+    relations, states = lineage_of(plan), {}
+    for node in plan.nodes.values():
+        if node.id in numbers:
+            inputs = [relations[each] for each in node.inputs]
+            with understood(plan, node):
+                states[node.id] = whole_node(node, relations[node.id], inputs)
+    return states
 
 
 def _pair(
