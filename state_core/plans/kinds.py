@@ -29,14 +29,6 @@ Inputs: TypeAlias = Sequence[Relation]
 Spec: TypeAlias = Mapping[str, Any]
 
 
-def _no_key(_: PlanNode, inputs: Inputs) -> tuple[Relation, Sequence[int]]:
-    return (*inputs, NO_ROWS)[0], ()
-
-
-def _no_states(_: PlanNode, __: Inputs) -> tuple[NodeState, ...]:
-    return ()
-
-
 @dataclass(frozen=True)
 class NodeKind:
     """A kind of node.
@@ -48,7 +40,7 @@ class NodeKind:
         passes: Whether the rows that it emits are those that it reads.
         inserts: Whether it reads inserts alone, by its JSON.
         as_read: Whether it reads inserts alone where those that read it do.
-        key: Of a node that is known as a whole, returns by which fields of which input it is kept.
+        key: Of a node that is known as a whole, returns the input and its fields that are its key.
         rows: And the states of which rows are known.
         why: And why they stay only if nothing of the node changes.
     """
@@ -59,8 +51,8 @@ class NodeKind:
     passes: bool = False
     inserts: Callable[[Spec], bool] = lambda _: False
     as_read: bool = False
-    key: Callable[[PlanNode, Inputs], tuple[Relation, Sequence[int]]] = _no_key
-    rows: Callable[[PlanNode, Inputs], tuple[NodeState, ...]] = _no_states
+    key: Callable[[Spec], tuple[int, Sequence[int]]] = lambda _: (0, ())
+    rows: Callable[[PlanNode, Inputs], tuple[NodeState, ...]] = lambda _, __: ()
     why: str = KNOWN_AS_A_WHOLE
 
 
@@ -179,7 +171,8 @@ def whole_node(node: PlanNode, emitted: Relation, inputs: Inputs) -> NodeStates:
         not str(each.get("ttl")).startswith("0 ") for each in node.spec.get("state") or ()
         if each.get("ttl")
     ]  # fmt: skip
-    read, keys = kind.key(node, inputs)
+    at, keys = kind.key(node.spec)
+    read = inputs[at] if inputs else NO_ROWS
     own = Series(ordered(emitted.filters - filters), " and ")
     settings: dict[str, Meaning] = {
         "content": phrase("{} ({}) WHERE {}", emitted.rows, Series(emitted.fields), own),
@@ -199,23 +192,16 @@ def _typed_fields(read: Relation) -> Series:
 # --------------------------------------------------------------------------- known as a whole
 
 
-def _key(of: Callable[[Spec], Sequence[int]]) -> Callable[..., tuple[Relation, Sequence[int]]]:
-    """Return the key of a node that is kept by fields of its first input."""
-    return lambda node, inputs: (inputs[0], of(node.spec))
-
-
-def _table_key(node: PlanNode, inputs: Inputs) -> tuple[Relation, Sequence[int]]:
+def _table_key(spec: Spec) -> tuple[int, Sequence[int]]:
     """Return by what the state of a process table function is kept."""
-    for each in node.spec["functionCall"]["operands"]:
-        if each.get("partitionKeys"):
-            return inputs[each["inputIndex"]], each["partitionKeys"]
-    return _no_key(node, inputs)
+    tables = (each for each in spec["functionCall"]["operands"] if each.get("partitionKeys"))
+    return next(((each["inputIndex"], each["partitionKeys"]) for each in tables), (0, ()))
 
 
-def _looked_up(spec: Spec) -> Sequence[int]:
+def _lookup_key(spec: Spec) -> tuple[int, Sequence[int]]:
     """Return by what a lookup's results are kept: in Flink 1 by what is looked up."""
     indexes = [each["index"] for each in spec["lookupKeys"].values() if "index" in each]
-    return spec.get("inputUpsertKey") or indexes
+    return 0, spec.get("inputUpsertKey") or indexes
 
 
 def _rows(*names: str, index: int = 0) -> Callable[[PlanNode, Inputs], tuple[NodeState, ...]]:
@@ -313,13 +299,13 @@ KINDS: Mapping[str, NodeKind] = {
     ),
     "temporal-join": NodeKind(lineage.joined, states.sides("left", "right", "rows by time")),
     "multi-join": NodeKind(
-        key=_key(lambda spec: spec["inputProperties"][0]["requiredDistribution"].get("keys", ())),
+        key=lambda spec: (0, spec["inputProperties"][0]["requiredDistribution"].get("keys", ())),
         rows=_sides,
         why="a join of several tables holds the rows of each for the conditions as they were",
     ),
     "delta-join": NodeKind(why=WAITING),
     "lookup-join": NodeKind(
-        lineage.looked_up, stateless=True, key=_key(_looked_up), rows=_results, why=WAITING
+        lineage.looked_up, stateless=True, key=_lookup_key, rows=_results, why=WAITING
     ),
     "rank": _RANK,
     "sort-limit": _RANK,
@@ -329,13 +315,13 @@ KINDS: Mapping[str, NodeKind] = {
     "window-deduplicate": NodeKind(lineage.ranked, states.window_deduplicated, inserts=_always),
     "window-table-function": NodeKind(
         lineage.windowed,
-        key=_key(lambda spec: spec["windowing"]["window"].get("partition_key_indices") or ()),
+        key=lambda spec: (0, spec["windowing"]["window"].get("partition_key_indices") or ()),
         rows=lambda node, inputs: (
             _rows("session-window-tvf-acc", index=-1)(node, inputs) if is_session(node) else ()
         ),
     ),
     "match": NodeKind(
-        key=_key(lambda spec: spec["matchSpec"]["partition"]["fields"]),
+        key=lambda spec: (0, spec["matchSpec"]["partition"]["fields"]),
         rows=_rows("eventQueuesStateName", "sharedBuffer-events"),
         why="matches that have begun stand for places in MATCH_RECOGNIZE as it was",
     ),

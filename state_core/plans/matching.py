@@ -18,7 +18,7 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.plans.around import NodesAround, conditions_passed
 from statelake.state_core.plans.kinds import kind_of, lineage_of, states_of, whole_node
-from statelake.state_core.plans.lineage import widens
+from statelake.state_core.plans.lineage import understood, widens
 from statelake.state_core.plans.matches import (
     MISSED,
     ColumnMatch,
@@ -133,12 +133,13 @@ def with_held(match: PlanMatch, numbers: Iterable[int]) -> PlanMatch:
 
 
 def _whole(plan: Plan, numbers: Collection[int]) -> dict[int, NodeStates]:
-    relations = lineage_of(plan)
-    return {
-        node.id: whole_node(node, relations[node.id], [relations[each] for each in node.inputs])
-        for node in plan.nodes.values()
-        if node.id in numbers
-    }
+    relations, states = lineage_of(plan), {}
+    for node in plan.nodes.values():
+        if node.id in numbers:
+            inputs = [relations[each] for each in node.inputs]
+            with understood(plan, node):
+                states[node.id] = whole_node(node, relations[node.id], inputs)
+    return states
 
 
 def _pair(
@@ -309,11 +310,9 @@ def _changes(old: NodeStates, new: NodeStates) -> Iterator[tuple[Fate, str]]:
         yield Fate.UNKNOWN, str(FILTERED_CHANGES)
     if old.sets and new.sets:
         yield from _other_sets(old, new)
-    for name, limit in new.limits.items():
-        stored = old.limits.get(name)
-        if stored != limit:
-            than, because = limited(old.node, new.node)
-            yield than, f"{name}: {limit}, and it was {stored}: {because}"
+    if old.kept != new.kept:
+        than, because = limited(old.node, new.node)
+        yield than, f"rows kept: {new.kept}, and it was {old.kept}: {because}"
 
 
 def _kept_sets(old: NodeStates, new: NodeStates) -> dict[int, int]:

@@ -147,9 +147,13 @@ class Phrase(Meaning):
 
 def _text_of(tree: Meaning) -> str:
     """Return a text, which may be longer than what is kept of it."""
-    match tree:
+    match tree:  # the most frequent ones first
+        case Phrase(form, values):
+            return form.format(*values)
         case TableColumn(table, name):
             return f"{table}.{name}"
+        case Series(parts, by):
+            return _joined(parts, by)
         case Cast(of, to):
             return f"{of} AS {to}"
         case Call(function, operands, to):
@@ -158,24 +162,17 @@ def _text_of(tree: Meaning) -> str:
             given = f"{'DISTINCT ' if distinct else ''}{_joined(arguments)}"
             where = "" if only is None else f" FILTER ({only})"
             return f"{function}({given}){where}{_joined(marks, '')}"
-        case Series(parts, by):
-            return _joined(parts, by)
-        case Phrase(form, values):
-            return form.format(*values)
     raise NotImplementedError
 
 
 def _is_plain(tree: Meaning) -> bool:
-    match tree:
-        case Cast(of):
-            return of.plain
-        case Aggregate(function):
-            return function in ("MIN", "MAX")
-        case Series(parts):
-            return all(each.plain for each in parts)
-        case Phrase():
-            return tree.is_plain
-    return isinstance(tree, TableColumn)
+    if isinstance(tree, Phrase):
+        return tree.is_plain
+    if isinstance(tree, Series):
+        return all(each.plain for each in tree.parts)
+    if isinstance(tree, Aggregate):
+        return tree.function in ("MIN", "MAX")
+    return tree.of.plain if isinstance(tree, Cast) else isinstance(tree, TableColumn)
 
 
 def _joined(parts: Iterable[Meaning], by: str = ", ") -> str:

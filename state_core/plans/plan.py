@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
@@ -29,6 +30,8 @@ from statelake.state_core.serializers.sql.types.logical_types import (
 MAX_DEPTH = 40
 MAX_PLAN_BYTES = 64 << 20
 REMEDY = "give the JSON that Flink's COMPILE PLAN writes"
+SHORT = 100  # letters of a type that is parsed once
+_short_type = lru_cache(maxsize=1024)(parse_logical_type)
 _NODE_TYPE = re.compile(r"stream-exec-([a-z0-9-]+)_(\d+)")
 
 
@@ -197,7 +200,7 @@ def plan_type(value: Any, depth: int = 0) -> LogicalType:
         raise DeclarationError(f"types nested more than {MAX_DEPTH} deep", remedy=REMEDY)
     if isinstance(value, str):
         try:
-            return parse_logical_type(value)
+            return (_short_type if len(value) < SHORT else parse_logical_type)(value)
         except StateError:
             return UnknownType("", value)
     root, nullable = str(value["type"]), bool(value.get("nullable", True))

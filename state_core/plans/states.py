@@ -187,7 +187,7 @@ class NodeStates:
         keys: The columns of its key; empty if all rows have one.
         settings: What else must be equal, by its name.
         states: Its states; others of the operator, and timers, stay as they are.
-        limits: Settings that may change, with a consequence.
+        kept: The ranks of rows that a TopN keeps; empty of other nodes.
         identity: Whether its state is no more than its own, so that all must be equal.
         key_types: The types of its key.
         key_names: The names of the columns of its key.
@@ -205,7 +205,7 @@ class NodeStates:
     keys: tuple[Meaning, ...]
     settings: Mapping[str, Meaning]
     states: tuple[NodeState, ...]
-    limits: Mapping[str, str] = field(default_factory=dict)
+    kept: str = ""
     identity: bool = False
     key_types: tuple[LogicalType, ...] = ()
     key_names: tuple[str, ...] = ()
@@ -235,14 +235,14 @@ def _made(
     keys: Sequence[int] | None,
     states: Sequence[NodeState],
     settings: Mapping[str, Meaning] | None = None,
-    limits: Mapping[str, str] | None = None,
+    kept: str = "",
 ) -> NodeStates:
     """Return a node with state; its keys are fields of its first input."""
     filtered = told_apart(inputs) if len(inputs) == 2 else inputs  # the sides of a join
     return NodeStates(
         node, family, tuple(each.rows for each in inputs),
         frozenset().union(*(each.filters for each in filtered)),
-        tuple(map(bare, inputs[0].named(keys or ()))), settings or {}, tuple(states), limits or {},
+        tuple(map(bare, inputs[0].named(keys or ()))), settings or {}, tuple(states), kept,
         key_types=_types(inputs[0], keys or ()), key_names=names_of(inputs[0], keys or ()),
     )  # fmt: skip
 
@@ -695,7 +695,7 @@ def ranked(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     return _made(
         node, f"{node.kind} {kind}", inputs, spec["partition"]["fields"], states,
         {"order": rank_of(node, read)},
-        {"rows kept": _range_text(spec["rankRange"])},
+        _range_text(spec["rankRange"]),
     )  # fmt: skip
 
 
@@ -740,7 +740,7 @@ def window_ranked(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeSt
     return _made(
         node, node.kind, inputs, spec["partitionSpec"]["fields"], [state],
         {"order": rank_of(node, read)},
-        {"rows kept": _range_text(spec["rankRange"])},
+        _range_text(spec["rankRange"]),
     )  # fmt: skip
 
 

@@ -157,7 +157,7 @@ def _restored(old: NodeStates, new: NodeStates) -> Unaided:
             pairs = zip(old_row, row, strict=False)
             if any(was.unfiltered is not now.unfiltered for was, now in pairs):
                 return Unaided("continues; one of both jobs counts all rows", wrong=True)
-    if old.limits != new.limits:
+    if old.kept != new.kept:
         fate, why = limited(old.node, new.node)
         if fate is Fate.UNKNOWN:
             return Unaided(f"continues; {why}", wrong=True)

@@ -6,6 +6,7 @@ import json
 import lzma
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -822,6 +823,18 @@ def test_what_lookups_found_has_another_key_in_flink_2() -> None:
         fates[version, says] = whole.fate
     changed = {at for at, fate in fates.items() if fate is not Fate.KEEPS}
     assert changed == {("1.20.0", "by which rows are taken back")}
+
+
+def test_a_held_node_that_reads_other_columns_than_there_are_is_refused() -> None:
+    """With the plan and the node, as any node that can't be understood."""
+    for _, node, (old, new, _) in whole_plans():
+        if "wait for lookups" not in node.says:
+            continue
+        (lookup,) = (each for each in old.nodes.values() if each.kind == node.kind)
+        below = old.nodes[lookup.inputs[0]]
+        nodes = {**old.nodes, below.id: replace(below, columns=below.columns[:-1])}
+        with pytest.raises(StateError, match=r"LookupJoin\[\d+\]: it can't be understood"):
+            held_match(replace(old, nodes=nodes), new, node.kind)
 
 
 def test_a_type_of_what_is_known_as_a_whole_is_a_change() -> None:
