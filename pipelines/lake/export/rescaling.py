@@ -93,7 +93,8 @@ def _plan(operator: OperatorRecord, parallelism: int, max_parallelism: int | Non
     estimated = groups != operator.max_parallelism
     if estimated and totals.size:
         totals = np.stack([np.arange(groups), *(spread_evenly(row, groups) for row in totals[1:])])
-    elements = plan_operator_state(shares_of(operator), parallelism)
+    shares = shares_of(operator) if operator.operator_states else []
+    elements = plan_operator_state(shares, parallelism)
     before = None if estimated else operator.parallelism
     subtasks = plan_key_groups(totals, groups, parallelism, before)
     return OperatorPlan(

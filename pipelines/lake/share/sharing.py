@@ -244,21 +244,19 @@ class SharedSnapshot:
     left_out: list[str]
 
 
+@dataclass
 class _Planning:
     """Checks everything before anything is written."""
 
-    def __init__(
-        self, sharing: SharedForm, lake: str, record: SnapshotRecord, metadata: CheckpointMetadata
-    ) -> None:
-        self.sharing = sharing
-        self.lake = lake
-        self.record = record
-        self.metadata = metadata
-        self.left_out: list[str] = []
-        # parts without a rule: in words, and rules that would fit
-        self.unnamed: list[str] = []
-        self.unnamed_keys: dict[str, Any] = {}
-        self.unnamed_states: dict[str, Any] = {}
+    sharing: SharedForm
+    lake: str
+    record: SnapshotRecord
+    metadata: CheckpointMetadata
+    left_out: list[str] = field(default_factory=list)
+    # parts without a rule: in words, and rules that would fit
+    unnamed: list[str] = field(default_factory=list)
+    unnamed_keys: dict[str, Any] = field(default_factory=dict)
+    unnamed_states: dict[str, Any] = field(default_factory=dict)
 
     def planned(self) -> SharedSnapshot:
         """Return the whole plan."""
