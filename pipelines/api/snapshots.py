@@ -313,9 +313,10 @@ class LakeSnapshot(Snapshot):
 
     def sinks(self) -> list[Sink]:
         """Return its sinks, with what they have still to commit."""
-        from statelake.pipelines.lake.catalog.recorded_sources import recorded_sinks
+        from statelake.pipelines.lake.catalog.recorded_sources import sinks_among
 
-        return self._read(partial(recorded_sinks, self._catalog.location))
+        lake = self._catalog.location
+        return self._read(lambda record: sinks_among(lake, record.operators))
 
     def channels(self) -> list[Channel]:
         """Return its channels with records in flight; `read_channels` reads what is in them."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from statelake.state_core.model.snapshot import KeyedState
 
 I64Array: TypeAlias = npt.NDArray[np.int64]
+Item = TypeVar("Item")
 SLICE_BYTES = 32 << 20
 
 
@@ -266,18 +268,27 @@ def entries_of_state(
             raise
 
 
+def by_size(
+    items: Iterable[Item], size_of: Callable[[Item], float], limit: float
+) -> Iterator[list[Item]]:
+    """Yield consecutive items together, up to a size that only a single one may exceed."""
+    together: list[Item] = []
+    size: float = 0
+    for item in items:
+        more = size_of(item)
+        if size and size + more > limit:
+            yield together
+            together, size = [], 0
+        together.append(item)
+        size += more
+    if together:
+        yield together
+
+
 def plan_slices(files: Sequence[KeyedFile], slice_bytes: int = SLICE_BYTES) -> list[StateSlice]:
     """Cut files into slices of about `slice_bytes`, each of whole key groups of one file."""
-    slices = []
-    for index, file in enumerate(files):
-        groups: list[int] = []
-        size = 0
-        for group, count in file.group_bytes():
-            if groups and size + count > slice_bytes:
-                slices.append(StateSlice(index, KeyGroupRange(groups[0], groups[-1]), size))
-                groups, size = [], 0
-            groups.append(group)
-            size += count
-        if groups:
-            slices.append(StateSlice(index, KeyGroupRange(groups[0], groups[-1]), size))
-    return slices
+    return [
+        StateSlice(index, KeyGroupRange(part[0][0], part[-1][0]), sum(count for _, count in part))
+        for index, file in enumerate(files)
+        for part in by_size(file.group_bytes(), itemgetter(1), slice_bytes)
+    ]

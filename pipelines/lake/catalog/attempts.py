@@ -18,7 +18,7 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from threading import Event, Thread
@@ -257,15 +257,23 @@ def taken_back(claims: Claims, attempts: Mapping[str, AttemptClaim]) -> Claims:
     return claims
 
 
-def without_gone(claims: Claims) -> Claims:
+def without_gone(claims: Claims, dead: Collection[str] = ()) -> Claims:
     """Return claims without the attempts and erasures whose processes are certainly gone.
 
     An erasure whose new files are already in snapshots stays: it can only be continued.
+
+    Args:
+        claims: The claims.
+        dead: The tokens of others that are taken for gone.
     """
-    gone = {token: claim for token, claim in claims.attempts.items() if is_gone(claim.process)}
+    gone = {
+        token: claim
+        for token, claim in claims.attempts.items()
+        if token in dead or is_gone(claim.process)
+    }
     claims = taken_back(claims, gone)
     for request, claim in claims.erasures.items():
-        if not claim.switched and is_gone(claim.process):
+        if not claim.switched and (claim.token in dead or is_gone(claim.process)):
             claims = claims.without_erasure(request)
     return claims
 
@@ -351,17 +359,7 @@ def take_back_dead(lake: Catalog) -> None:
     processes = {token: claim.process for token, claim in claims.attempts.items()}
     erasures = {claim.token: claim.process for claim in claims.erasures.values()}
     dead = silent(lake.directory, processes | erasures)
-
-    def decide(version: CatalogVersion) -> CatalogChange:
-        after = without_gone(version.claims)
-        going = {token: claim for token, claim in after.attempts.items() if token in dead}
-        after = taken_back(after, going)
-        for request, claim in after.erasures.items():
-            if claim.token in dead and not claim.switched:
-                after = after.without_erasure(request)
-        return CatalogChange(after)
-
-    lake.transact(decide)
+    lake.transact(lambda version: CatalogChange(without_gone(version.claims, dead)))
     finish_deletions(lake)
 
 

@@ -18,8 +18,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import NamedTuple, TypeAlias, TypeVar
+from functools import cached_property, wraps
+from typing import Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
@@ -73,6 +73,7 @@ LOG = logging.getLogger(__name__)
 _HEAVY_COLUMNS = ("metadata", "carried", "operators")
 RowsEdit: TypeAlias = Callable[[pa.Table], pa.Table]
 Result = TypeVar("Result")
+Given = ParamSpec("Given")
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,23 @@ class BadRow:
     job: str
     snapshot_id: str
     error: DamagedLakeError | UnsafePathError
+
+
+class Listed(NamedTuple):
+    """Snapshots of the catalog, and the rows that are not valid."""
+
+    records: list[SnapshotRecord]
+    bad: list[BadRow]
+
+    def all_valid(self) -> list[SnapshotRecord]:
+        """Return the snapshots, of which none may be missing.
+
+        Raises:
+            DamagedLakeError, UnsafePathError: A row is not valid.
+        """
+        if self.bad:
+            raise self.bad[0].error
+        return self.records
 
 
 @dataclass(frozen=True)
@@ -159,14 +177,10 @@ class CatalogVersion:
         existing = {summary.snapshot_id for summary in summaries} | {row.snapshot_id for row in bad}
         return snapshot_id in existing
 
-    def records(self, job: str | None = None) -> tuple[list[SnapshotRecord], list[BadRow]]:
-        """Return all snapshots, or one job's, with their operators, and the invalid rows.
-
-        Raises:
-            NotALakeError: There is no lake.
-        """
+    def records(self, job: str | None = None) -> Listed:
+        """Return all snapshots, or one job's, with their operators, and the invalid rows."""
         records, bad = self._read(SNAPSHOT_SCHEMA.names, job)
-        return sorted(records, key=_by_age), bad
+        return Listed(sorted(records, key=_by_age), bad)
 
     def snapshot(self, job: str, snapshot_id: str) -> SnapshotRecord:
         """Return one snapshot, with its operators.
@@ -198,21 +212,17 @@ class CatalogVersion:
         Raises:
             DamagedLakeError: A row is invalid, so that the newest is not known.
         """
-        summaries, bad = self.listed(job)
-        if bad:
-            raise bad[0].error
+        summaries = self.listed(job).all_valid()
         return self.snapshot(job, summaries[-1].snapshot_id) if summaries else None
 
-    def listed(self, job: str | None = None) -> tuple[list[SnapshotRecord], list[BadRow]]:
-        """Return `summaries` and `bad_rows`, of one version of the catalog."""
+    def listed(self, job: str | None = None) -> Listed:
+        """Return all snapshots, or one job's, without their operators, and the invalid rows."""
         columns = [name for name in SNAPSHOT_SCHEMA.names if name not in _HEAVY_COLUMNS]
         records, bad = self._read(columns, job)
         by_name = {(record.job, record.snapshot_id): record for record in records}
-        return sorted(by_name.values(), key=_by_age), bad
+        return Listed(sorted(by_name.values(), key=_by_age), bad)
 
-    def _read(
-        self, columns: list[str], job: str | None, snapshot_id: str | None = None
-    ) -> tuple[list[SnapshotRecord], list[BadRow]]:
+    def _read(self, columns: list[str], job: str | None, snapshot_id: str | None = None) -> Listed:
         """Read rows of the catalog directly from its files, without an engine."""
         all_columns = columns == SNAPSHOT_SCHEMA.names
         stored = [name for name in columns if name != "job"]
@@ -224,17 +234,14 @@ class CatalogVersion:
             try:
                 with self._looks.opened(log_path(path, self._catalog.uri), path) as file:
                     rows = rows_of(file, stored, snapshot_id)
-            except UnsafePathError as error:
-                bad.append(BadRow(str(owner or ""), "", error))
-                continue
-            except MissingFileError as error:
-                self.is_exchanged = True
-                bad.append(BadRow(str(owner or ""), "", self.unreadable(path, error)))
-                continue
             except (
-                OSError, OverflowError, ValueError, pa.ArrowException
+                UnsafePathError, MissingFileError, OSError, OverflowError, ValueError,
+                pa.ArrowException,
             ) as error:  # fmt: skip
-                bad.append(BadRow(str(owner or ""), "", self.unreadable(path, error)))
+                self.is_exchanged |= isinstance(error, MissingFileError)
+                if not isinstance(error, UnsafePathError):
+                    error = self.unreadable(path, error)
+                bad.append(BadRow(str(owner or ""), "", error))
                 continue
             for row in rows:
                 parsed = self._record(row | {"job": owner}, whole=all_columns)
@@ -242,9 +249,7 @@ class CatalogVersion:
                     records.append(parsed)
                 else:
                     bad.append(parsed)
-        return (
-            self._told_apart(records, bad) if columns == SNAPSHOT_SCHEMA.names else (records, bad)
-        )
+        return self._told_apart(records, bad) if all_columns else Listed(records, bad)
 
     def _record(self, row: dict[str, object], *, whole: bool) -> SnapshotRecord | BadRow:
         """Return a row as a snapshot, or as invalid if it breaks a rule."""
@@ -255,9 +260,7 @@ class CatalogVersion:
             problem = error.problem
         return self._bad(row, problem) if problem else record
 
-    def _told_apart(
-        self, records: list[SnapshotRecord], bad: list[BadRow]
-    ) -> tuple[list[SnapshotRecord], list[BadRow]]:
+    def _told_apart(self, records: list[SnapshotRecord], bad: list[BadRow]) -> Listed:
         """Move snapshots with several rows to the bad rows, since any of these may be false."""
         counts = Counter((record.job, record.snapshot_id) for record in records)
         alone = [record for record in records if counts[record.job, record.snapshot_id] == 1]
@@ -266,7 +269,7 @@ class CatalogVersion:
             for (job, name), count in counts.items()
             if count > 1
         ]
-        return alone, bad + twins
+        return Listed(alone, bad + twins)
 
     def _bad(self, row: dict[str, object], problem: str) -> BadRow:
         job, name = str(row.get("job") or ""), str(row.get("snapshot_id") or "")
@@ -300,6 +303,18 @@ class CatalogVersion:
         except (MissingFileError, OSError, KeyError, ValueError, pa.ArrowException) as error:
             self.is_exchanged |= isinstance(error, MissingFileError)
             raise self.unreadable(path, error) from error
+
+
+def _of_newest(
+    read: Callable[Concatenate[CatalogVersion, Given], Result],
+) -> Callable[Concatenate[Catalog, Given], Result]:
+    """Return the method of a lake that calls one of the newest version of its catalog."""
+
+    @wraps(read)
+    def method(lake: Catalog, /, *args: Given.args, **options: Given.kwargs) -> Result:
+        return lake.at_one_version(lambda version: read(version, *args, **options))
+
+    return method
 
 
 class Catalog:
@@ -361,45 +376,23 @@ class Catalog:
                     return result
         return read(self.version())
 
-    def jobs(self) -> list[str]:
-        """Return the jobs that have rows, valid or not, sorted."""
-        return self.at_one_version(CatalogVersion.jobs)
+    # raise NotALakeError without a lake, besides what those of a version raise
+    jobs = _of_newest(CatalogVersion.jobs)
+    has = _of_newest(CatalogVersion.has)
+    records = _of_newest(CatalogVersion.records)
+    snapshot = _of_newest(CatalogVersion.snapshot)
+    listed = _of_newest(CatalogVersion.listed)
 
     def summaries(self, job: str | None = None) -> list[SnapshotRecord]:
         """Return all snapshots, or one job's, the oldest first, without their operators.
 
-        Invalid rows are left out: `bad_rows` returns them, as far as they are known to be invalid
-        without their operators.
+        Invalid rows are left out: `listed` returns them, too, as far as they are known to be
+        invalid without their operators.
 
         Raises:
             NotALakeError: There is no lake.
         """
         return self.listed(job)[0]
-
-    def bad_rows(self, job: str | None = None) -> list[BadRow]:
-        """Return the invalid rows, which `summaries` leaves out."""
-        return self.listed(job)[1]
-
-    def has(self, job: str, snapshot_id: str) -> bool:
-        """Return whether an id is taken, even by an invalid row."""
-        return self.at_one_version(lambda version: version.has(job, snapshot_id))
-
-    def records(self, job: str | None = None) -> tuple[list[SnapshotRecord], list[BadRow]]:
-        """Return all snapshots, or one job's, with their operators, and the invalid rows.
-
-        Raises:
-            NotALakeError: There is no lake.
-        """
-        return self.at_one_version(lambda version: version.records(job))
-
-    def snapshot(self, job: str, snapshot_id: str) -> SnapshotRecord:
-        """Return one snapshot, with its operators.
-
-        Raises:
-            NotFoundError: There is no such job or snapshot.
-            DamagedLakeError: The snapshot's row breaks a rule of the catalog.
-        """
-        return self.at_one_version(lambda version: version.snapshot(job, snapshot_id))
 
     def together(self, snapshots: Iterable[tuple[str, str]]) -> list[SnapshotRecord]:
         """Return some snapshots by job and id, all of one version: before or after an erasure.
@@ -420,10 +413,6 @@ class Catalog:
             DamagedLakeError: A row is invalid, so that the newest is not known.
         """
         return self.at_one_version(lambda version: version.latest(job)) if self.exists() else None
-
-    def listed(self, job: str | None = None) -> tuple[list[SnapshotRecord], list[BadRow]]:
-        """Return `summaries` and `bad_rows`, of one version of the catalog."""
-        return self.at_one_version(lambda version: version.listed(job))
 
     def transact(
         self, decide: Callable[[CatalogVersion], CatalogChange | None], *, create: bool = False

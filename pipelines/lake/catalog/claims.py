@@ -187,10 +187,9 @@ class Claims:
         name = base_name(job, snapshot_id)
         return {token: claim for token, claim in self.attempts.items() if name in claim.builds_on}
 
-    def tokens(self) -> set[str]:
-        """Return the tokens below which there may be files that no snapshot names."""
-        named = {token for claim in self.deletions.values() for token in claim.tokens}
-        return named | set(self.attempts) | {claim.token for claim in self.erasures.values()}
+    def running(self) -> set[str]:
+        """Return the tokens of attempts and erasures that may still write files, or name them."""
+        return {*self.attempts, *(claim.token for claim in self.erasures.values())}
 
     def to_properties(self) -> dict[str, str]:
         """Return the properties of the catalog that hold these claims."""

@@ -120,10 +120,7 @@ class _Looks:
         """
         version = self._lake.version()
         if version.number != self._number:
-            records, bad = version.records(self._job)
-            if bad:
-                raise bad[0].error
-            self._number, self._records = version.number, records
+            self._number, self._records = version.number, version.records(self._job).all_valid()
         return version, self._records
 
     def follow(self, work: Callable[[CatalogVersion, list[SnapshotRecord]], Result]) -> Result:
@@ -314,7 +311,7 @@ def _delete_unneeded(
     """Make a table show an existing snapshot, and delete those files that are not needed."""
     latest = table.open() if dry_run else looks.follow(partial(_show_newest, table, forced))
     version, records = looks.newest()  # after the listing: later files stay
-    needed, running = named_files(records, table.path), _running(version)
+    needed, running = named_files(records, table.path), version.claims.running()
     # a version of ours would show a snapshot first
     if latest is not None and not (dry_run and table.maker(latest.version())):
         needed |= {file.path for file in files_of(latest)}
@@ -324,12 +321,6 @@ def _delete_unneeded(
         if name not in needed and (token := token_of(name)) and token not in running
     }
     return _delete(table.directory, unneeded, dry_run=dry_run)
-
-
-def _running(version: CatalogVersion) -> set[str]:
-    """Return the tokens of attempts and erasures that may still write files, or name them."""
-    claims = version.claims
-    return set(claims.attempts) | {claim.token for claim in claims.erasures.values()}
 
 
 def _delete(directory: Directory, files: Mapping[str, int], *, dry_run: bool = False) -> Freed:
@@ -412,7 +403,7 @@ def _show_newest(
         return latest
     maker = table.maker(latest.version())
     is_edited = not maker or maker.startswith(UNDO)
-    if maker in _running(version) or (is_edited and not forced) or (not kept and not shown):
+    if maker in version.claims.running() or (is_edited and not forced) or (not kept and not shown):
         return latest
     newest = kept[-1] if kept else None
     table.replace_files(
@@ -567,7 +558,7 @@ def sweep_parts(lake: Catalog, folders: Iterable[str], *, dry_run: bool = False)
         folders: The folders to search, with all folders below; the complete lake if one is empty.
         dry_run: Only count them.
     """
-    running = _running(lake.version()) if lake.exists() else set()
+    running = lake.version().claims.running() if lake.exists() else set()
     freed = Freed()
     for folder in folders if lake.directory.local else ():
         for path, size in lake.directory.files_below(folder):
@@ -592,7 +583,7 @@ def remove_left_directories(exports: Iterable[str] = (), *, dry_run: bool = Fals
 def sweep_signs(lake: Catalog, *, dry_run: bool = False) -> Freed:
     """Delete signs of life of attempts and erasures that have ended."""
     names = [name for name in lake.directory.names(ALIVE) if is_token(name)]
-    running = _running(lake.version())
+    running = lake.version().claims.running()
     gone = {f"{ALIVE}/{name}": 0 for name in names if name not in running}
     return _delete(lake.directory, gone, dry_run=dry_run)
 

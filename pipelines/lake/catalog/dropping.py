@@ -48,8 +48,8 @@ from statelake.pipelines.lake.tables.names import (
     COMMITS,
     ERASURE_RECORDS,
     SNAPSHOTS,
-    areas_of,
     is_table_of,
+    job_directory,
 )
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.pipelines.lake.tables.table_log import log_files_before
@@ -60,7 +60,6 @@ from statelake.state_core.errors import (
     NotFoundError,
     StateError,
     UnsafePathError,
-    did_you_mean,
 )
 from statelake.state_core.printable import Printed, bytes_text
 
@@ -219,20 +218,17 @@ def _chosen(
         NotFoundError: There is no such job or snapshot.
         DamagedLakeError: A row is invalid, and is not dropped by its name.
     """
-    summaries, bad = version.listed(job)
+    listed = version.listed(job)
+    summaries, bad = listed
     known = [record.snapshot_id for record in summaries]
     rows = {*known, *(row.snapshot_id for row in bad)}
     if not rows:
-        jobs = version.jobs()
-        raise NotFoundError(
-            f"no job {job!r} in the lake",
-            remedy=f"it has: {', '.join(jobs) or 'none'}{did_you_mean(job, jobs)}",
-        )
+        version.snapshot(job, "")  # raises the error that lists the jobs
     _refuse_unbelieved(bad, snapshot_ids or ())
     if snapshot_ids is not None:
         missing = sorted(set(snapshot_ids) - rows)
         if missing:
-            error = absent_snapshot(missing[0], {job: (summaries, bad)})
+            error = absent_snapshot(missing[0], {job: listed})
             if len(missing) == 1:
                 raise error
             raise NotFoundError(
@@ -361,7 +357,7 @@ def clean_lake(lake: Catalog, exports: Iterable[str] = (), *, dry_run: bool = Tr
 
     if not dry_run:
         done(partial(take_back_dead, lake))
-    folders = {areas_of(job)[0].partition("/")[0]: job for job in lake.jobs()}
+    folders = {job_directory(job): job for job in lake.jobs()}
     for folder in lake.directory.names():
         if not folder.startswith(("_", ".")):
             # a job may begin at any moment, or have only unreadable rows: then all jobs are checked
@@ -396,8 +392,7 @@ def _clean_logs(
     token = uuid.uuid4().hex[:16]
 
     def cuts(version: CatalogVersion) -> dict[str, int]:
-        records, bad = version.records(job)
-        _refuse_unbelieved(bad, ())
+        records = version.records(job).all_valid()
         return {} if version.claims.erasures_of(job) else log_cuts(lake, version, records, paths)
 
     def decide(version: CatalogVersion) -> CatalogChange:
@@ -423,7 +418,7 @@ def tables_of_job(lake: Catalog, job: str, records: list[SnapshotRecord]) -> lis
         UnsafePathError: A table's path leads out of the lake.
     """
     named = {table.path for record in records for table in record.tables}
-    folder = areas_of(job)[0].partition("/")[0]
+    folder = job_directory(job)
     paths = []
     for path in sorted(named.union(p for p in table_paths(lake, folder) if is_table_of(job, p))):
         try:

@@ -18,19 +18,6 @@ from statelake.state_core.errors import LakeError, NoMatchError
 from statelake.state_core.printable import is_text
 
 
-def held_snapshots(lake: Catalog, job: str) -> dict[str, list[HoldRecord]]:
-    """Return the holds of a job's snapshots that have any, by id, the oldest snapshot first.
-
-    Raises:
-        NotALakeError: There is no lake.
-        DamagedLakeError: A row of the job is invalid, so that its holds are not known.
-    """
-    summaries, bad = lake.listed(job)
-    if bad:
-        raise bad[0].error
-    return {summary.snapshot_id: summary.holds for summary in summaries if summary.holds}
-
-
 def refuse_held(lake: Catalog, snapshots: Iterable[tuple[str, str]]) -> None:
     """Refuse to change snapshots if there is a hold on one of them.
 
@@ -40,13 +27,13 @@ def refuse_held(lake: Catalog, snapshots: Iterable[tuple[str, str]]) -> None:
 
     Raises:
         HeldError: There is a hold on one.
+        DamagedLakeError: A row of one of the jobs is invalid, so that its holds are not known.
     """
-    pairs = sorted(snapshots)
-    holds = {job: held_snapshots(lake, job) for job in {job for job, _ in pairs}}
-    for job, snapshot_id in pairs:
-        if snapshot_id in holds[job]:
-            reasons = [hold.reason for hold in holds[job][snapshot_id]]
-            raise held_error(job, snapshot_id, reasons)
+    wanted = set(snapshots)
+    for job in sorted({job for job, _ in wanted}):
+        for record in lake.listed(job).all_valid():
+            if record.holds and (job, record.snapshot_id) in wanted:
+                raise held_error(job, record.snapshot_id, [hold.reason for hold in record.holds])
 
 
 def hold_snapshot(lake: Catalog, job: str, snapshot_id: str, reason: str = "") -> list[HoldRecord]:

@@ -103,15 +103,6 @@ def _same_files(table: TableRecord, other: tuple[str, TableRecord] | None) -> bo
     return other is not None and table.units == other[1].units
 
 
-def recorded_sinks(lake: str, record: SnapshotRecord) -> list[Sink]:
-    """Return the sinks of a snapshot of the lake at a location.
-
-    Raises:
-        LakeError: A table can't be read.
-    """
-    return sinks_among(lake, record.operators)
-
-
 def sinks_among(lake: str, operators: Iterable[OperatorRecord]) -> list[Sink]:
     """Return the sinks among some operators of the lake at a location.
 

@@ -23,14 +23,12 @@ from statelake.pipelines.lake.tables.records import (
 )
 from statelake.pipelines.lake.tables.table_rows import (
     TableRows,
-    open_data_file,
     parse_recorded,
+    read_data_file,
     rows_of_groups,
     rows_of_queue,
     table_rows,
-    typed_rows,
 )
-from statelake.pipelines.lake.tables.tables import table_directory
 from statelake.state_core.formats.layout.keys import encode_key
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 from statelake.state_core.formats.reader import Operator, Snapshot
@@ -137,10 +135,7 @@ def _batches(
     needed = pa.schema(
         [each for each in table_columns(state) if each.name in (KEY_GROUP, *QUEUE_COLUMNS, *wanted)]
     )
-    place = table_directory(rows.lake, rows.path).full(data_file.path)
-    with open_data_file(rows.lake, rows.path, data_file, whole=True) as file:
-        table = file.read(columns=rows.partitioning.file_schema(needed).names)
-    typed = typed_rows(table, data_file, needed, rows.partitioning, place)
+    typed = read_data_file(rows.lake, rows.path, data_file, needed, rows.partitioning)
     groups = key_groups or KeyGroupRange(0, rows.max_parallelism - 1)
     chosen = rows_of_queue(rows_of_groups(typed, groups), state).select(wanted)
     return list(chosen.to_batches())

@@ -180,9 +180,7 @@ def plan_retention(lake: Catalog, job: str, policy: Policy) -> RetentionPlan:
         NotALakeError: There is no lake.
         DamagedLakeError: A row of the job is not valid.
     """
-    records, bad = lake.records(job)
-    if bad:
-        raise bad[0].error
+    records = lake.records(job).all_valid()
     reasons = reasons_to_stay(records, policy, datetime.now(timezone.utc))
     stays = [record for record in records if record.snapshot_id in reasons]
     goes = [record for record in records if record.snapshot_id not in reasons]
@@ -197,9 +195,7 @@ def prune(lake: Catalog, job: str, policy: Policy) -> DropResult | None:
         DamagedLakeError: A row of the job is not valid.
         HeldError: A snapshot to drop has a hold since the plan was made; nothing is dropped.
     """
-    summaries, bad = lake.listed(job)
-    if bad:
-        raise bad[0].error
+    summaries = lake.listed(job).all_valid()
     kept = reasons_to_stay(summaries, policy, datetime.now(timezone.utc))
     going = [each.snapshot_id for each in summaries if each.snapshot_id not in kept]
     return drop_snapshots(lake, job, snapshot_ids=going) if going else None

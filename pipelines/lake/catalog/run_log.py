@@ -287,11 +287,10 @@ class RunLog:
         """Return the attempts at a run that have directories."""
         return [name for name in self.run_directory(run).names() if _ATTEMPT.fullmatch(name)]
 
-    def discard(self, run: int, keep: str = "") -> None:
-        """Delete the attempts of a run but one."""
+    def discard(self, run: int) -> None:
+        """Delete the attempts of a run."""
         for name in self.attempts(run):
-            if name != keep:
-                self.run_directory(run).delete_tree(name)
+            self.run_directory(run).delete_tree(name)
 
     def discard_given_up(self, turn: Turn) -> None:
         """Delete the attempts of turns that were given up before this one."""

@@ -21,13 +21,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 
-from statelake.pipelines.lake.catalog.catalog import BadRow, Catalog
+from statelake.pipelines.lake.catalog.catalog import Catalog, Listed
 from statelake.pipelines.lake.tables.names import LATEST
-from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.errors import NotFoundError, did_you_mean
 
 SHOWN = 10
-Listed = tuple[list[SnapshotRecord], list[BadRow]]
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2})?(?:Z|[+-]\d{2}:\d{2})?)?", re.ASCII)
 
 

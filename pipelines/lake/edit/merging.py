@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.tables.names import areas_of
+from statelake.pipelines.lake.tables.names import areas_of, job_directory
 from statelake.pipelines.lake.tables.records import (
     DataFile,
     OperatorRecord,
@@ -56,7 +56,8 @@ def merge_operators(
             if other.job == job and table.path not in taken:
                 tables.append(table)
                 continue
-            copied = _copy_table(lake, job, snapshot_id, other.job, table, token, taken)
+            path = _free(_path_in(job, other.job, table.path), table, taken)
+            copied = copy_table(lake, snapshot_id, table, path, token, taken)
             written += sum(file.size for file in copied.units)
             tables.append(copied)
         paths = {old.path: new.path for old, new in zip(operator.tables, tables, strict=True)}
@@ -132,20 +133,6 @@ def _free(path: str, table: TableRecord, taken: Collection[str]) -> str:
     return path
 
 
-def _copy_table(
-    lake: Catalog,
-    job: str,
-    snapshot_id: str,
-    other: str,
-    table: TableRecord,
-    token: str,
-    taken: Collection[str],
-) -> TableRecord:
-    """Copy a version of a table as the next version of its counterpart in `job`."""
-    path = _free(_path_in(job, other, table.path), table, taken)
-    return copy_table(lake, snapshot_id, table, path, token, taken)
-
-
 def copy_table(
     lake: Catalog,
     snapshot_id: str,
@@ -182,7 +169,7 @@ def _path_in(job: str, other: str, path: str) -> str:
     for mine, theirs in zip(areas_of(job), areas_of(other), strict=True):
         if path.startswith(f"{theirs}/"):
             return f"{mine}/{path.removeprefix(f'{theirs}/')}"
-    return f"{posixpath.dirname(areas_of(job)[0])}/{path}"
+    return f"{job_directory(job)}/{path}"
 
 
 def _copy_file(source: StateTable, target: StateTable, file: DataFile, token: str) -> DataFile:

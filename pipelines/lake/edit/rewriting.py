@@ -10,8 +10,7 @@ operator's states are updated.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass, field, replace
 from operator import is_
 from typing import Any, ClassVar, TypeAlias
 
@@ -45,6 +44,7 @@ from statelake.state_core.formats.rewriting.value_migration import (
     with_kinds,
     without_left_bytes,
 )
+from statelake.state_core.model.entries import by_size
 
 SLICE_BYTES = 16 << 20
 STAGED = "staged"  # the directory of rows that an attempt writes, and reads again
@@ -239,7 +239,7 @@ def derive(
     chosen = choose_engine(child.engine)
     lake.check_tables(paths)
     with Attempt(lake, child.job, name, paths, [record, *others], "edit") as attempt:
-        rewriter = TableRewriter(lake, attempt, chosen, child.progress, dry_run=child.dry_run)
+        rewriter = TableRewriter(lake, attempt, chosen, child.progress, child.dry_run)
         operators = [
             _derived(operator, derivation, rewriter)
             for operator in derivation.begin(record, rewriter)
@@ -349,38 +349,32 @@ class RewriteTask:
     read_back: bool = False
 
 
+@dataclass
 class TableRewriter:
     """Rewrites tables for one attempt.
 
-    Args:
+    Attributes:
         lake: The lake.
         attempt: The attempt.
         engine: The engine that rewrites pieces.
         progress: Called with (done, total) after each task of a table.
         dry_run: Whether tables get no new version.
-
-    Attributes:
         written: The bytes of the files written so far.
         stopwatch: The stopwatch of the stages.
     """
 
-    def __init__(
-        self,
-        lake: Catalog,
-        attempt: Attempt,
-        engine: Engine,
-        progress: Progress | None = None,
-        *,
-        dry_run: bool = False,
-    ) -> None:
-        self.lake = lake
-        self.attempt = attempt
-        self.token = attempt.token
-        self.engine = engine
-        self.progress = progress
-        self.dry_run = dry_run
-        self.written = 0
-        self.stopwatch = Stopwatch()
+    lake: Catalog
+    attempt: Attempt
+    engine: Engine
+    progress: Progress | None
+    dry_run: bool
+    written: int = 0
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
+
+    @property
+    def token(self) -> str:
+        """The attempt's token."""
+        return self.attempt.token
 
     def stage_moved(
         self,
@@ -486,15 +480,12 @@ class TableRewriter:
 
 def slices_of(pieces: Sequence[Piece]) -> list[tuple[Piece, ...]]:
     """Cut pieces into tasks of about `SLICE_BYTES`, but into `SLICES` of them if possible."""
-    sizes = [sum(file.size for file in piece.files) for piece in pieces]
-    limit = min(SLICE_BYTES, sum(sizes) // SLICES)
-    bounds, total = [0], 0
-    for at, size in enumerate(sizes):
-        if total and total + size > limit:
-            bounds.append(at)
-            total = 0
-        total += size
-    return [tuple(pieces[first:last]) for first, last in pairwise([*bounds, len(pieces)])]
+
+    def size_of(piece: Piece) -> int:
+        return sum(file.size for file in piece.files)
+
+    limit = min(SLICE_BYTES, sum(map(size_of, pieces)) // SLICES)
+    return list(map(tuple, by_size(pieces, size_of, limit)))
 
 
 def _slice_name(task: RewriteTask | MoveTask) -> str:

@@ -49,9 +49,8 @@ from statelake.pipelines.lake.query.table_names import (
 from statelake.pipelines.lake.tables.data_files import write_data_file
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
 from statelake.pipelines.lake.tables.table_rows import parse_recorded
-from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY, TableFile
+from statelake.pipelines.lake.tables.tables import TableFile
 from statelake.state_core.errors import EncodeError, InexactError, NoMatchError
-from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.layout.keyed_layout import RAW_VALUE, TTL, VALUE
 from statelake.state_core.formats.rewriting.value_migration import BY_BYTES, inexact_rows
 from statelake.state_core.model.snapshot import StateKind
@@ -315,7 +314,7 @@ class _SqlEdit(Derivation):
         self.inexact = inexact
         self.statements = statements
         self._met: list[int] = []
-        self._staged_in: list[Directory] = []
+        self._staged_in: list[TableRecord] = []
 
     def begin(self, record: SnapshotRecord, rewriter: TableRewriter) -> Sequence[OperatorRecord]:
         """Keep the rewriter."""
@@ -348,8 +347,8 @@ class _SqlEdit(Derivation):
 
     def finish(self, record: SnapshotRecord) -> SnapshotRecord:
         """Delete the files of inserted rows, and refuse an edit without a matching row."""
-        for directory in self._staged_in:
-            directory.delete_tree(f"{DATA_DIRECTORY}/{self.rewriter.token}/{STAGED}")
+        for table in self._staged_in:
+            self.rewriter.delete_staged(table)
         if not sum(self._met):
             raise NoMatchError(
                 f"no row of {self.parent} is met: {_joined(self.statements)}",
@@ -366,7 +365,7 @@ class _SqlEdit(Derivation):
     ) -> list[Piece]:
         """Return the pieces, with a staged file for those that get rows."""
         directory = self.rewriter.lake.table(table.path).directory
-        self._staged_in.append(directory)
+        self._staged_in.append(table)
         files = [TableFile.of(data_file) for data_file in table.units]
         for number, prepared in enumerate(inserting):
             rows = prepared.inserted(layout.schema)

@@ -149,21 +149,12 @@ class SubtaskLayout:
         """Return the operator with one state's new counts: see `KeyGroupLayout.recorded`."""
         state = self.after
         if moved:
-            counted = list(counts[state.name])
+            counted, before = counts[state.name], state.subtasks
             if self.broadcast:
-                subtasks = [
-                    replace(counted[0], subtask=subtask.subtask) for subtask in state.subtasks
-                ]
+                subtasks = [replace(counted[0], subtask=each.subtask) for each in before]
             else:
-                counted += [subtask for subtask in state.subtasks if subtask.subtask not in moved]
-                subtasks = sorted(counted, key=lambda subtask: subtask.subtask)
-            state = replace(
-                state,
-                elements=sum(subtask.elements for subtask in counted),
-                state_bytes=sum(subtask.state_bytes for subtask in counted),
-                subtasks=subtasks,
-                disagreeing=[],
-            )
+                subtasks = [*counted, *(each for each in before if each.subtask not in moved)]
+            state = replace(state.with_subtasks(subtasks), disagreeing=[])
         states = [
             state if operator_state.table == state.table else operator_state
             for operator_state in operator.operator_states

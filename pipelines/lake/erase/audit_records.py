@@ -24,6 +24,7 @@ from deltalake import CommitProperties
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
 from statelake.pipelines.lake.tables.names import ERASURE_RECORDS, new_edited_file
+from statelake.pipelines.lake.tables.records import arrow_fields
 from statelake.pipelines.lake.tables.tables import (
     CONFIGURATION,
     StateTable,
@@ -35,19 +36,6 @@ from statelake.state_core.errors import DamagedLakeError, MissingFileError, Unsa
 from statelake.state_core.files.outside import checked, one_of, parse_json
 
 ERASE = "erase"
-SCHEMA = pa.schema(
-    [
-        ("number", pa.int64()),
-        ("kind", pa.string()),
-        ("request", pa.string()),
-        ("recorded_at", pa.string()),
-        ("requested_by", pa.string()),
-        ("said", pa.string()),
-        ("previous", pa.string()),
-        ("digest", pa.string()),
-    ]
-)
-
 AUDIT = "audit"
 
 
@@ -117,6 +105,9 @@ class AuditRecord:
         checked(asdict(self), AuditRecord, refused)
         content = parse_json(self.said, refused)
         checked(content, _Erasure if self.kind == ERASE else _Audit, refused)
+
+
+SCHEMA = pa.schema(arrow_fields(AuditRecord))
 
 
 def requester_here() -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import posixpath
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 from urllib.parse import unquote
@@ -287,13 +288,11 @@ def _left(
     lake: Catalog, request: ErasureRequest, records: dict[str, list[SnapshotRecord]], engine: Engine
 ) -> tuple[int, list[tuple[str, str]], str]:
     """Return the rows and notes that an erasure would find, and why rows can't be searched."""
-    planner = Planner(lake, request, records, engine)
-    try:
-        plan = planner.find()[0]
-    except LakeError as error:
-        return 0, [], str(error)
-    finally:
-        planner.close()
+    with closing(Planner(lake, request, records, engine)) as planner:
+        try:
+            plan = planner.find()[0]
+        except LakeError as error:
+            return 0, [], str(error)
     return plan.rows, plan.notes, ""
 
 

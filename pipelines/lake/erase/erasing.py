@@ -27,7 +27,7 @@ import logging
 import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, zip_longest
@@ -176,11 +176,8 @@ def plan_erasure(
         QueryError: A predicate is not valid.
     """
     check_request(request.request)
-    planner = Planner(lake, request, records_of(lake, jobs), LocalEngine())
-    try:
+    with closing(Planner(lake, request, records_of(lake, jobs), LocalEngine())) as planner:
         return planner.find(progress)[0]
-    finally:
-        planner.close()
 
 
 def erase(

@@ -27,8 +27,11 @@ from statelake.pipelines.lake.tables.log_entries import (
     LOG_DIRECTORY,
     Action,
     entry_bytes,
+    file_statistics,
     log_entry,
+    log_name,
     read_entry,
+    removal,
 )
 from statelake.pipelines.lake.tables.parquet_seals import check_whole
 from statelake.pipelines.lake.tables.records import DataFile
@@ -176,7 +179,7 @@ def _announced(actions: list[Action], replaced: Replaced) -> list[Action]:
     for action in actions:
         new = replaced.get(_named(action))
         if new is not None and new.path not in named:
-            changed.append(_removal(new, action))
+            changed.append(_removal(new.path, new.size, action))
     return changed
 
 
@@ -191,7 +194,7 @@ def _exchanged(actions: list[Action], replaced: Replaced) -> list[Action]:
             new = replaced[path]
             if new is not None:
                 changed.append(_addition(new, action))
-            changed.append(_removal_of(path, action))
+            changed.append(_removal(path, action["add"].get("size") or 0, action))
         elif not ("remove" in action and path in new_paths):
             changed.append(action)
     return changed
@@ -206,46 +209,18 @@ def _all_named(actions: Iterable[Action]) -> set[str]:
     return {_named(action) for action in actions}
 
 
-def _values(action: Action) -> dict[str, str]:
-    """Return the partition values, which are the old file's."""
-    (old,) = (action[kind] for kind in ("add", "remove") if kind in action)
-    return dict(old.get("partitionValues") or {})
-
-
 def _addition(data_file: DataFile, action: Action) -> Action:
     file = TableFile.of(data_file)
-    statistics: dict[str, Any] = {"numRecords": file.rows}
-    if file.key_groups is not None and file.partition >= 0:
-        least, most = file.key_groups
-        statistics |= {"minValues": {"key_group": least}, "maxValues": {"key_group": most}}
-        statistics["nullCount"] = {"key_group": 0}
-    changed = {
-        "path": file.path, "size": file.size, "partitionValues": _values(action),
-        "stats": json.dumps(statistics),
-    }  # fmt: skip
-    return {"add": {**action["add"], **changed}}
+    statistics = file_statistics(file.rows, file.key_groups if file.partition >= 0 else None)
+    old = {"partitionValues": {}, **action["add"]}
+    return {"add": {**old, "path": log_name(file.path), "size": file.size, "stats": statistics}}
 
 
-def _removal(file: DataFile, action: Action) -> Action:
+def _removal(path: str, size: int, action: Action) -> Action:
+    """Return the removal of a file whose partition is that of the one that an action names."""
     (old,) = (action[kind] for kind in ("add", "remove") if kind in action)
-    return {
-        "remove": {
-            "path": file.path, "dataChange": True, "size": file.size,
-            "deletionTimestamp": old.get("deletionTimestamp") or old.get("modificationTime") or 0,
-            "extendedFileMetadata": True, "partitionValues": _values(action),
-        }
-    }  # fmt: skip
-
-
-def _removal_of(path: str, action: Action) -> Action:
-    old = action["add"]
-    return {
-        "remove": {
-            "path": path, "dataChange": True, "size": old.get("size") or 0,
-            "deletionTimestamp": old.get("modificationTime") or 0,
-            "extendedFileMetadata": True, "partitionValues": old.get("partitionValues") or {},
-        }
-    }  # fmt: skip
+    at = old.get("deletionTimestamp") or old.get("modificationTime") or 0
+    return removal(path, size, dict(old.get("partitionValues") or {}), at)
 
 
 def _cleaned(action: Action) -> Action:

@@ -242,9 +242,7 @@ def records_of(lake: Catalog, jobs: Sequence[str]) -> dict[str, list[SnapshotRec
     known = all_jobs(lake)
     records_by_job: dict[str, list[SnapshotRecord]] = {}
     for job in jobs or known:
-        records, bad = lake.records(job)
-        if bad:
-            raise bad[0].error
+        records = lake.records(job).all_valid()
         if not records and job not in known:
             lake.snapshot(job, "")  # raises the error that lists the jobs
         records_by_job[job] = records

@@ -31,7 +31,7 @@ from statelake.pipelines.lake.catalog.run_log import RunLog
 from statelake.pipelines.lake.erase.needles import needles_of, whole_forms
 from statelake.pipelines.lake.erase.requests import ErasureRequest
 from statelake.pipelines.lake.erase.searching import Searcher, unpacked, unpacked_table
-from statelake.pipelines.lake.tables.names import OLD_AREAS, RUNS, areas_of, stream_of
+from statelake.pipelines.lake.tables.names import OLD_AREAS, RUNS, job_directory, stream_of
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.errors import (
     ConflictError,
@@ -146,7 +146,7 @@ def all_jobs(lake: Catalog) -> list[str]:
     jobs = set(lake.jobs())
     for name in lake.directory.names():
         job = unquote(name.replace("~", "%"))
-        if job and _within(job) == name and any(_kept(lake, job, (*OLD_AREAS, RUNS))):
+        if job and job_directory(job) == name and any(_kept(lake, job, (*OLD_AREAS, RUNS))):
             jobs.add(job)
     return sorted(jobs)
 
@@ -253,7 +253,7 @@ class TaskState:
     def _old_tables(self) -> Iterator[str]:
         for job in self.records:
             for area in _kept(self.lake, job, OLD_AREAS):
-                place = self.lake.directory.full(f"{_within(job)}/{area}")
+                place = self.lake.directory.full(f"{job_directory(job)}/{area}")
                 yield (
                     f"{OLD}: delete the directory {place}; those tasks also have state on their"
                     " hosts, and in Kafka topics"
@@ -352,10 +352,6 @@ class TaskState:
             )
 
 
-def _within(job: str) -> str:
-    return areas_of(job)[0].partition("/")[0]
-
-
 def _kept(lake: Catalog, job: str, areas: Sequence[str]) -> Iterator[str]:
     """Return those of some areas that a job has."""
-    return (area for area in areas if lake.directory.exists(f"{_within(job)}/{area}"))
+    return (area for area in areas if lake.directory.exists(f"{job_directory(job)}/{area}"))

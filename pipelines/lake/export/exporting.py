@@ -141,10 +141,10 @@ def export_snapshot(
 
     def export(record: SnapshotRecord) -> ExportResult:
         target = SavepointDirectory(to)
-        work = _Export(lake, record, target, chosen, parallelism, max_parallelism, compression)
-        work.operator_state_version = operator_state_version
-        work.sharing = sharing
-        work.drop_channel_state = drop_channel_state
+        work = _Export(
+            lake, record, target, chosen, parallelism, max_parallelism, compression,
+            operator_state_version, sharing, drop_channel_state,
+        )  # fmt: skip
         try:
             return work.run(metadata_version, progress)
         except BaseException:
@@ -154,37 +154,32 @@ def export_snapshot(
     return SnapshotReading(lake, lake.snapshot(job, snapshot_id)).whole(export)
 
 
+@dataclass
 class _Export:
-    def __init__(
-        self,
-        lake: Catalog,
-        record: SnapshotRecord,
-        target: SavepointDirectory,
-        engine: Engine,
-        parallelism: int | None,
-        max_parallelism: int | None,
-        compression: str | None,
-    ) -> None:
-        self.lake = lake
-        self.record = record
-        self.carried = {each.blob for each in record.carried}
-        self.target = target
-        self.engine = engine
-        self.parallelism = parallelism
-        self.max_parallelism = max_parallelism
-        self.compressed = (compression or record.compression) == "snappy"
-        self.operator_state_version: int | None = None
-        self.sharing: SharedForm | None = None
-        self.drop_channel_state = False
-        self.shared: Mapping[str, SharedRows] = {}
-        self.files = 0
-        self.size = 0
-        self.stopwatch = Stopwatch()
+    lake: Catalog
+    record: SnapshotRecord
+    target: SavepointDirectory
+    engine: Engine
+    parallelism: int | None
+    max_parallelism: int | None
+    compression: str | None
+    operator_state_version: int | None
+    sharing: SharedForm | None
+    drop_channel_state: bool
+    shared: Mapping[str, SharedRows] = field(default_factory=dict)
+    files: int = 0
+    size: int = 0
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
+
+    def __post_init__(self) -> None:
+        self.carried = {each.blob for each in self.record.carried}
+        self.compressed = (self.compression or self.record.compression) == "snappy"
 
     def run(self, version: int | None, progress: Progress | None) -> ExportResult:
         """Write state files, carry unmanaged state, and commit."""
         metadata = unmanaged_metadata(self.record)
-        metadata.version = version or self._default_version()
+        # a version 2 can't be written
+        metadata.version = version or max(self.record.metadata_version, DEFAULT_METADATA_VERSION)
         left_out: list[str] = []
         if self.drop_channel_state:
             left_out += _dropped_records(self.lake, self.record)
@@ -212,10 +207,6 @@ class _Export:
             path, metadata.version, self.files, self.size, self.engine.name, left_out,
             self.stopwatch.times(),
         )  # fmt: skip
-
-    def _default_version(self) -> int:
-        """Return the source's version, or the default for a version 2, which can't be written."""
-        return max(self.record.metadata_version, DEFAULT_METADATA_VERSION)
 
     def _operator(
         self, state: OperatorMetadata, record: OperatorRecord | None, progress: Progress | None

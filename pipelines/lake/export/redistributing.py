@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from statelake.pipelines.engine import Engine
+from statelake.pipelines.lake.export.rescaling import shares_of
 from statelake.pipelines.lake.share.sharing import SharedRows
 from statelake.pipelines.lake.tables.operator_tables import read_operator_rows
 from statelake.pipelines.lake.tables.records import DataFile, OperatorRecord, OperatorStateRecord
@@ -34,13 +35,14 @@ from statelake.state_core.formats.operator_state.operator_states import (
     encode_operator_file,
 )
 from statelake.state_core.formats.writing.writer import SavepointDirectory
+from statelake.state_core.model.entries import by_size
 from statelake.state_core.model.handles import (
     DistributionMode,
     KeyGroupsHandle,
     OperatorHandle,
     RelativeHandle,
 )
-from statelake.state_core.model.redistribution import ElementSlice, StateShare, plan_operator_state
+from statelake.state_core.model.redistribution import ElementSlice, plan_operator_state
 
 TASK_BYTES = 64 << 20
 Plan = dict[str, list[ElementSlice]]
@@ -119,44 +121,29 @@ def write_operator_states(
 
 def plan_elements(operator: OperatorRecord, parallelism: int) -> list[Plan]:
     """Return the elements of each operator state that each new subtask gets in an export."""
-    old = {
-        state.name: {subtask.subtask: subtask.elements for subtask in state.subtasks}
-        for state in operator.operator_states
-    }
-    modes = {state.name: DistributionMode[state.mode] for state in operator.operator_states}
+    before = shares_of(operator)
     if parallelism == operator.parallelism:
         return [
-            {name: [ElementSlice(index, 0, counts.get(index, 0))] for name, counts in old.items()}
-            for index in range(parallelism)
+            {name: [ElementSlice(index, 0, share.elements)] for name, share in shares.items()}
+            for index, shares in enumerate(before)
         ]
-    before = [
-        {name: StateShare(modes[name], counts.get(index, 0)) for name, counts in old.items()}
-        for index in range(operator.parallelism)
-    ]
     plans = plan_operator_state(before, parallelism)
-    for plan in plans[1:]:
-        for name, mode in modes.items():
-            if mode is DistributionMode.UNION:
-                plan[name] = []
+    for state in operator.operator_states:
+        for plan in plans[1:] if state.mode == DistributionMode.UNION.name else ():
+            plan[state.name] = []
     return plans
 
 
 def _groups(plans: Sequence[Plan], operator: OperatorRecord) -> Iterable[list[Plan]]:
-    """Yield groups of consecutive subtasks, each with about as much state as a task should hold."""
+    """Return consecutive subtasks together, with about as much state as a task should hold."""
     weight = {
         state.name: state.state_bytes / max(1, state.elements) for state in operator.operator_states
     }
-    group: list[Plan] = []
-    size = 0.0
-    for plan in plans:
-        more = sum(weight[name] * len(slice_) for name, slices in plan.items() for slice_ in slices)
-        if group and size + more > TASK_BYTES:
-            yield group
-            group, size = [], 0.0
-        group.append(plan)
-        size += more
-    if group:
-        yield group
+
+    def size_of(plan: Plan) -> float:
+        return sum(weight[name] * len(part) for name, parts in plan.items() for part in parts)
+
+    return by_size(plans, size_of, TASK_BYTES)
 
 
 def _write_subtasks(task: _WriteTask) -> list[OperatorHandle]:

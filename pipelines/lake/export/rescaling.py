@@ -94,6 +94,8 @@ def _plan(operator: OperatorRecord, parallelism: int, max_parallelism: int | Non
     estimated = groups != operator.max_parallelism
     if estimated and totals.size:
         totals = np.stack([np.arange(groups), *(spread_evenly(row, groups) for row in totals[1:])])
+    shares = shares_of(operator) if operator.operator_states else []
+    elements = plan_operator_state(shares, parallelism)
     before = None if estimated else operator.parallelism
     subtasks = plan_key_groups(totals, groups, parallelism, before)
     return OperatorPlan(
@@ -104,21 +106,26 @@ def _plan(operator: OperatorRecord, parallelism: int, max_parallelism: int | Non
         skew_of([subtask.state_bytes for subtask in subtasks]),
         subtasks,
         {
-            operator_state.name: _elements(operator, operator_state.name, parallelism)
-            for operator_state in operator.operator_states
+            state.name: [sum(map(len, subtask.get(state.name, []))) for subtask in elements]
+            for state in operator.operator_states
         },
     )
 
 
-def _elements(operator: OperatorRecord, name: str, parallelism: int) -> list[int]:
-    """Return how many elements of an operator state each new subtask gets."""
-    before = [
+def shares_of(operator: OperatorRecord) -> list[dict[str, StateShare]]:
+    """Return what each subtask has of each operator state, as handles of a savepoint say it.
+
+    They name each list, also without elements, and a broadcast state of which there is a copy.
+    """
+    states = [
+        (state.name, DistributionMode[state.mode], {part.subtask: part for part in state.subtasks})
+        for state in operator.operator_states
+    ]
+    return [
         {
-            operator_state.name: StateShare(DistributionMode[operator_state.mode], size[index])
-            for operator_state in operator.operator_states
-            if index in (size := {part.subtask: part.elements for part in operator_state.subtasks})
+            name: StateShare(mode, parts[index].elements if index in parts else 0)
+            for name, mode, parts in states
+            if index in parts or mode is not DistributionMode.BROADCAST
         }
         for index in range(operator.parallelism)
     ]
-    plan = plan_operator_state(before, parallelism)
-    return [sum(len(part) for part in subtask.get(name, [])) for subtask in plan]

@@ -14,7 +14,6 @@ from statelake.pipelines.lake.tables.file_spans import (
 )
 from statelake.pipelines.lake.tables.names import keyed_table, queue_table, timers_table
 from statelake.pipelines.lake.tables.records import (
-    DataFile,
     OperatorRecord,
     SnapshotRecord,
     TableRecord,
@@ -81,12 +80,6 @@ def _place(lake: Catalog, path: str, *, by_group: bool) -> tuple[str, str]:
     if columns == [KEY_GROUP] and by_group:
         return path, KEY_GROUP
     return f"{path}~{BUCKET}", BUCKET
-
-
-def previous_files(previous: SnapshotRecord | None, path: str) -> list[DataFile]:
-    """Return the files that a snapshot has of a table."""
-    tables = [] if previous is None else previous.tables
-    return next((table.units for table in tables if table.path == path), [])
 
 
 def key_serializer(operator: Operator) -> bytes:

@@ -32,7 +32,6 @@ from statelake.pipelines.lake.ingest.import_slice import (
 )
 from statelake.pipelines.lake.ingest.import_targets import (
     key_serializer,
-    previous_files,
     table_targets,
     with_known,
 )
@@ -492,6 +491,7 @@ class _Import:
             metadata, carried = carry_state(
                 stripped, files, self.lake.directory, self.token, self.previous, self.as_bytes
             )
+        written_at = datetime.fromtimestamp(self.directory.modified(METADATA_FILE), timezone.utc)
         operators = []
         for operator in self._operators():
             slices = results[operator.operator_id]
@@ -514,7 +514,7 @@ class _Import:
             format=self.snapshot.format,
             metadata_version=self.snapshot.metadata_version,
             checkpoint_id=self.snapshot.checkpoint_id,
-            taken_at=self.asked.taken or _utc(self.directory.modified(METADATA_FILE)),
+            taken_at=self.asked.taken or written_at,
             imported_at=datetime.now(timezone.utc),
             source=self.snapshot.location,
             digest=self.digest,
@@ -550,17 +550,18 @@ class _Import:
         self, path: str, schema: pa.Schema, files: list[DataFile], partition_by: str
     ) -> TableRecord:
         """Commit written and kept files as a table's next version, and delete temporary ones."""
-        before = by_span(previous_files(self.previous, path))
+        tables = [] if self.previous is None else self.previous.tables
+        before = by_span(file for table in tables if table.path == path for file in table.units)
         current = [
             file
             for data_file in files
             for file in ([data_file] if data_file.path else before[data_file.span])
         ]
-        table = self.lake.table(path)
+        state_table = self.lake.table(path)
         if self.leaves_files or path in self.keyed.joined:
-            table.remove_others(self.token, [file.path for file in current])
+            state_table.remove_others(self.token, [file.path for file in current])
         record = TableRecord(path, 0, partition_by, current)
-        return table.record_files(record, schema, self.token, self.name)
+        return state_table.record_files(record, schema, self.token, self.name)
 
 
 def _are_alike(recorded: RowNames, now: RowNames, *, grows: bool) -> bool:
@@ -614,7 +615,3 @@ def _describe_operator(
         operator.query,
         list(operator.keyed_states[0].names.key) if operator.keyed_states else [],
     )
-
-
-def _utc(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, timezone.utc)

@@ -155,17 +155,15 @@ class _Work:
     weight: int
 
 
+@dataclass
 class _Stages:
     """Runs the tasks of one kind after those of another, and reports the progress of all."""
 
-    def __init__(
-        self, stopwatch: Stopwatch, engine: Engine, total: int, progress: Progress | None
-    ) -> None:
-        self.stopwatch = stopwatch
-        self.engine = engine
-        self.total = total
-        self.progress = progress
-        self.done = 0
+    stopwatch: Stopwatch
+    engine: Engine
+    total: int
+    progress: Progress | None
+    done: int = 0
 
     def map(
         self,

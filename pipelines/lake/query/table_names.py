@@ -173,10 +173,7 @@ class TableNames:
         Raises:
             DamagedLakeError: The catalog has an invalid row of the job.
         """
-        records, bad = self.lake.records(job)
-        if bad:
-            raise bad[0].error
-        return [self.reading.add(record) for record in records]
+        return [self.reading.add(record) for record in self.lake.records(job).all_valid()]
 
     def forget(self) -> None:
         """Forget all names, so that the catalog is read again."""

@@ -49,6 +49,7 @@ from statelake.state_core.formats.layout.keyed_layout import (
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorMetadata,
+    SubtaskState,
 )
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 from statelake.state_core.formats.operator_state.operator_states import ElementRows, OperatorLayout
@@ -243,21 +244,19 @@ class SharedSnapshot:
     left_out: list[str]
 
 
+@dataclass
 class _Planning:
     """Checks everything before anything is written."""
 
-    def __init__(
-        self, sharing: SharedForm, lake: str, record: SnapshotRecord, metadata: CheckpointMetadata
-    ) -> None:
-        self.sharing = sharing
-        self.lake = lake
-        self.record = record
-        self.metadata = metadata
-        self.left_out: list[str] = []
-        # parts without a rule: in words, and rules that would fit
-        self.unnamed: list[str] = []
-        self.unnamed_keys: dict[str, Any] = {}
-        self.unnamed_states: dict[str, Any] = {}
+    sharing: SharedForm
+    lake: str
+    record: SnapshotRecord
+    metadata: CheckpointMetadata
+    left_out: list[str] = field(default_factory=list)
+    # parts without a rule: in words, and rules that would fit
+    unnamed: list[str] = field(default_factory=list)
+    unnamed_keys: dict[str, Any] = field(default_factory=dict)
+    unnamed_states: dict[str, Any] = field(default_factory=dict)
 
     def planned(self) -> SharedSnapshot:
         """Return the whole plan."""
@@ -300,23 +299,23 @@ class _Planning:
 
     def _carried(self, operator: OperatorMetadata) -> OperatorMetadata:
         label = operator.uid or operator.operator_id
-        subtasks = operator.subtasks
-        if subtasks is not None:
-            subtasks = dict(subtasks)
-            for index, subtask in subtasks.items():
-                gone: dict[str, dict[str, Any]] = {}
-                if subtask.raw_keyed is not None:
-                    gone["raw keyed state"] = {"raw_keyed": None}
-                if subtask.managed_keyed is not None:
-                    gone[KEYED] = {"managed_keyed": None}
-                if subtask.inputs or subtask.outputs:
-                    gone["channel state"] = {"inputs": (), "outputs": ()}
-                if subtask.raw_operator is not None and self.sharing.mask is not None:
-                    gone["raw operator state"] = {"raw_operator": None}
-                for what, without in gone.items():
-                    self._leave_out(f"the {what} of operator {label}, which can't be {self._verb}")
-                    subtasks[index] = replace(subtasks[index], **without)
-        shared = replace(operator, subtasks=subtasks)
+
+        def without_opaque(subtask: SubtaskState) -> SubtaskState:
+            gone: dict[str, dict[str, Any]] = {}
+            if subtask.raw_keyed is not None:
+                gone["raw keyed state"] = {"raw_keyed": None}
+            if subtask.managed_keyed is not None:
+                gone[KEYED] = {"managed_keyed": None}
+            if subtask.inputs or subtask.outputs:
+                gone["channel state"] = {"inputs": (), "outputs": ()}
+            if subtask.raw_operator is not None and self.sharing.mask is not None:
+                gone["raw operator state"] = {"raw_operator": None}
+            for what, without in gone.items():
+                self._leave_out(f"the {what} of operator {label}, which can't be {self._verb}")
+                subtask = replace(subtask, **without)
+            return subtask
+
+        shared = operator.with_subtasks(without_opaque)
         if shared.coordinator is not None and self.sharing.mask is not None:
             self._leave_out(f"the coordinator's state of operator {label}, which can't be masked")
             shared = replace(shared, coordinator=None)

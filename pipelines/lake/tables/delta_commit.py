@@ -23,7 +23,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema
@@ -33,7 +33,10 @@ from statelake.pipelines.lake.tables.log_entries import (
     ENGINE,
     LOG_DIRECTORY,
     entry_bytes,
+    file_statistics,
     log_entry,
+    log_name,
+    removal,
 )
 from statelake.pipelines.lake.tables.parquet_bounds import BoundedWriter
 from statelake.pipelines.lake.tables.table_log import (
@@ -122,16 +125,10 @@ class DeltaCommit:
             partition: The value of the partition column in it.
             key_groups: The first and the last key group of its rows, by which engines skip files.
         """
-        file_statistics: dict[str, Any] = {"numRecords": rows}
-        if key_groups is not None:
-            file_statistics["minValues"], file_statistics["maxValues"] = (
-                {"key_group": end} for end in key_groups
-            )
-            file_statistics["nullCount"] = {"key_group": 0}
         added = {
-            "path": quote(path, safe="/=~"), "partitionValues": self._values(partition),
+            "path": log_name(path), "partitionValues": self._values(partition),
             "size": size, "modificationTime": self._now, "dataChange": True,
-            "stats": json.dumps(file_statistics),
+            "stats": file_statistics(rows, key_groups),
         }  # fmt: skip
         self._paths.append(path)
         self._actions.append({"add": added})
@@ -156,11 +153,7 @@ class DeltaCommit:
 
     def remove(self, path: str, size: int, partition: object = None) -> None:
         """Remove a file of the version before; the arguments are those of `add`."""
-        removed = {
-            "path": quote(path, safe="/=~"), "dataChange": True, "deletionTimestamp": self._now,
-            "extendedFileMetadata": True, "partitionValues": self._values(partition), "size": size,
-        }  # fmt: skip
-        self._actions.append({"remove": removed})
+        self._actions.append(removal(path, size, self._values(partition), self._now))
 
     def write(self, table: DeltaTable, *, replace_all: bool = False) -> int:
         """Write a new version of a table.
@@ -253,7 +246,7 @@ class DeltaCommit:
         present = file_actions(table)
         columns = [f"partition.{column}" for column in self.partition_by]
         for file in present.to_pylist():
-            if quote(unquote(file["path"]), safe="/=~") not in named:
+            if log_name(unquote(file["path"])) not in named:
                 values = [file.get(column) for column in columns]
                 self.remove(unquote(file["path"]), file["size_bytes"], *values)
 
@@ -445,7 +438,6 @@ def until_committed(
     attempt: Callable[[], Result | None],
     directory: Directory,
     *,
-    attempts: int = ATTEMPTS,
     remedy: str = "try again when they are done",
 ) -> Result:
     """Repeat a commit until no other writer is first.
@@ -454,7 +446,6 @@ def until_committed(
         attempt: Opens the table, computes the commit and writes it. It returns None, or raises
             `CommitFailedError`, if another writer was first.
         directory: The table's directory, for the error.
-        attempts: The number of attempts.
         remedy: The remedy of the error if all of them fail.
 
     Returns:
@@ -464,7 +455,7 @@ def until_committed(
         ConflictError: Other writers were first each time.
         DamagedLakeError: The log can't be written, or is gone.
     """
-    for number in range(attempts):
+    for number in range(ATTEMPTS):
         try:
             result = attempt()
         except CommitFailedError:
@@ -482,7 +473,7 @@ def until_committed(
         if result is not None:
             return result
     raise ConflictError(
-        f"others committed {attempts} times while this was tried",
+        f"others committed {ATTEMPTS} times while this was tried",
         place=directory.uri,
         remedy=remedy,
     )

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from operator import itemgetter
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
 from statelake.pipelines.lake.tables.names import ERASURE_RECORDS, SNAPSHOTS
 from statelake.state_core.errors import DamagedLakeError
@@ -60,6 +61,41 @@ _RESTS = ("", "0", ":0", '"":0')
 def log_entry(version: int) -> str:
     """Return the path of a version's entry below its table."""
     return f"{LOG_DIRECTORY}/{version:020d}.json"
+
+
+def log_name(path: str) -> str:
+    """Return the name of a file in a log, from its path below the table."""
+    return quote(path, safe="/=~")
+
+
+def file_statistics(rows: int, key_groups: tuple[int, int] | None) -> str:
+    """Return the statistics of an added file.
+
+    Args:
+        rows: The number of its rows.
+        key_groups: The first and the last key group of its rows, by which engines skip files.
+    """
+    statistics: dict[str, Any] = {"numRecords": rows}
+    if key_groups is not None:
+        least, most = ({"key_group": end} for end in key_groups)
+        statistics |= {"minValues": least, "maxValues": most, "nullCount": {"key_group": 0}}
+    return json.dumps(statistics)
+
+
+def removal(path: str, size: int, partition: Mapping[str, str | None], at: int) -> Action:
+    """Return the action that removes a file.
+
+    Args:
+        path: Its path below the table.
+        size: Its bytes.
+        partition: The values of its partition columns.
+        at: The time, in milliseconds since 1970.
+    """
+    removed = {
+        "path": log_name(path), "dataChange": True, "deletionTimestamp": at,
+        "extendedFileMetadata": True, "partitionValues": partition, "size": size,
+    }  # fmt: skip
+    return {"remove": removed}
 
 
 def entry_bytes(actions: Iterable[Action]) -> bytes:

@@ -102,8 +102,8 @@ def _escape(text: str) -> str:
     return "".join(f"~{byte:02X}" for byte in text.encode("utf-8", "surrogatepass"))
 
 
-def _job_directory(job: str) -> str:
-    """Return the directory of a job: beside the catalog, if the job has the catalog's name."""
+def job_directory(job: str) -> str:
+    """Return the directory of a job: another one if it has the name of the catalog's."""
     name = path_segment(job)
     return _escape(name[0]) + name[1:] if name == SNAPSHOTS else name
 
@@ -113,7 +113,7 @@ def areas_of(job: str) -> tuple[str, str, str]:
 
     The second has one table for each operator; the others, one for each operator and state.
     """
-    within = _job_directory(job)
+    within = job_directory(job)
     return f"{within}/{KEYED}", f"{within}/{TIMERS}", f"{within}/{OPERATOR}"
 
 
@@ -139,7 +139,7 @@ def queue_table(job: str, operator: str, queue: str) -> str:
 
 def commits_table(job: str) -> str:
     """Return the path of the table with the costs of a job's commits."""
-    return f"{_job_directory(job)}/{COMMITS}"
+    return f"{job_directory(job)}/{COMMITS}"
 
 
 def is_token(text: str) -> bool:
@@ -237,11 +237,7 @@ def is_table_of(job: str, path: str, state: str | None = None, *, area: str = ""
     """
     within, _, rest = path.partition("/")
     own_area, *names = rest.split("/")
-    if within != _job_directory(job) or own_area not in (KEYED, TIMERS, OPERATOR):
-        return False
-    if area not in ("", own_area) or len(names) != (1 if own_area == TIMERS else 2):
-        return False
-    if not all(map(_PATH_SEGMENT.fullmatch, names)):
+    if within != job_directory(job) or not is_table_path(path) or area not in ("", own_area):
         return False
     if state is None or own_area == TIMERS:
         return True

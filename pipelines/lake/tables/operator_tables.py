@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter, itemgetter
 
 import pyarrow as pa
 
@@ -25,6 +26,7 @@ from statelake.pipelines.lake.tables.table_rows import as_columns, open_data_fil
 from statelake.pipelines.lake.tables.tables import table_directory
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 from statelake.state_core.formats.reader import open_snapshot
+from statelake.state_core.model.entries import by_size
 from statelake.state_core.model.snapshot import Operator, OperatorState, OperatorStatePart
 
 PIECE_BYTES = 64 << 20
@@ -116,9 +118,7 @@ def plan_operator_tasks(
         tables: The table of each operator id and state.
         previous: The files of the previous snapshot's tables with the same types.
     """
-    tasks: list[tuple[SubtaskSpan, ...]] = []
-    group: list[SubtaskSpan] = []
-    size = 0
+    pieces: list[tuple[SubtaskSpan, int]] = []
     for operator in operators:
         for state in operator.operator_states:
             path = tables[operator.operator_id, state.name]
@@ -128,12 +128,9 @@ def plan_operator_tasks(
             for first, last, weight in _ranges(state):
                 mark = fingerprints.get((first, last), b"")
                 piece = SubtaskSpan(operator.operator_id, state.name, path, first, last, mark)
-                if group and size + weight > PIECE_BYTES:
-                    tasks.append(tuple(group))
-                    group, size = [], 0
-                group.append(piece)
-                size += weight
-    return [*tasks, tuple(group)] if group else tasks
+                pieces.append((piece, weight))
+    tasks = by_size(pieces, itemgetter(1), PIECE_BYTES)
+    return [tuple(piece for piece, _ in task) for task in tasks]
 
 
 def _ranges(state: OperatorState) -> Iterator[tuple[int, int, int]]:
@@ -141,15 +138,9 @@ def _ranges(state: OperatorState) -> Iterator[tuple[int, int, int]]:
     if state.broadcast:
         yield 0, 0, sum(part.size for part in state.parts)
         return
-    first, size = 0, 0
-    last = -1
-    for part in state.parts:
-        if size and size + part.size > PIECE_BYTES:
-            yield first, last, size
-            first, size = part.subtask, 0
-        last = part.subtask
-        size += part.size
-    yield first, last, size
+    for at, parts in enumerate(by_size(state.parts, attrgetter("size"), PIECE_BYTES)):
+        size = sum(part.size for part in parts)
+        yield parts[0].subtask if at else 0, parts[-1].subtask, size
 
 
 def import_operator_states(task: OperatorTask) -> list[SubtaskSpanResult]:
@@ -244,8 +235,6 @@ def describe_operator_states(
             by_state.setdefault(result.piece.state, []).append(result)
     for state in operator.operator_states:
         pieces = by_state.get(state.name, [])
-        subtasks = [subtask for piece in pieces for subtask in piece.subtasks]
-        counted = subtasks[:1] if state.broadcast else subtasks
         records.append(
             OperatorStateRecord(
                 name=state.name,
@@ -254,10 +243,7 @@ def describe_operator_states(
                 value_type=state.value_type,
                 key_type=state.key_type,
                 meta_info=state.meta_info,
-                elements=sum(subtask.elements for subtask in counted),
-                state_bytes=sum(subtask.state_bytes for subtask in counted),
-                subtasks=subtasks,
                 disagreeing=[index for piece in pieces for index in piece.disagreeing],
-            )
+            ).with_subtasks(subtask for piece in pieces for subtask in piece.subtasks)
         )
     return records

@@ -32,7 +32,6 @@ from statelake.pipelines.lake.tables.records import (
     TableRecord,
     by_span,
 )
-from statelake.state_core.model.handles import DistributionMode
 
 Fault = tuple[str, str]
 
@@ -124,13 +123,8 @@ def _operator_state_faults(state: OperatorStateRecord, operator: OperatorRecord)
     indexes = [0, *(subtask.subtask for subtask in subtasks), *state.disagreeing]
     if min(indexes) < 0 or max(indexes) >= operator.parallelism:
         yield where, "a subtask that the operator has not"
-    if state.mode == DistributionMode.BROADCAST.name:
-        subtasks = subtasks[:1]  # every subtask has a copy, and the table has one
-    counted = (
-        sum(subtask.elements for subtask in subtasks),
-        sum(subtask.state_bytes for subtask in subtasks),
-    )
-    if (state.elements, state.state_bytes) != counted:
+    counted = state.with_subtasks(subtasks)
+    if (state.elements, state.state_bytes) != (counted.elements, counted.state_bytes):
         yield where, "its elements and bytes are not those of its subtasks"
 
 

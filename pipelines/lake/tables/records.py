@@ -223,6 +223,18 @@ class OperatorStateRecord:
         """Return its names: only its own."""
         return (self.name,)
 
+    def with_subtasks(self, subtasks: Iterable[SubtaskRecord]) -> OperatorStateRecord:
+        """Return this state with other subtasks, in order, and its counts updated."""
+        ordered = sorted(subtasks, key=lambda subtask: subtask.subtask)
+        # every subtask has a copy of a broadcast state, and the table has one
+        counted = ordered[:1] if self.mode == DistributionMode.BROADCAST.name else ordered
+        return replace(
+            self,
+            subtasks=ordered,
+            elements=sum(subtask.elements for subtask in counted),
+            state_bytes=sum(subtask.state_bytes for subtask in counted),
+        )
+
     @property
     def entries(self) -> int:
         """Rows of its table, as of keyed state."""
@@ -565,10 +577,11 @@ def _arrow_type(hint: Any) -> pa.DataType:
         return _SCALARS[hint]
     if get_origin(hint) is list:
         return pa.list_(_arrow_type(get_args(hint)[0]))
-    return pa.struct(_arrow_fields(hint))
+    return pa.struct(arrow_fields(hint))
 
 
-def _arrow_fields(cls: Any) -> list[pa.Field]:
+def arrow_fields(cls: Any) -> list[pa.Field]:
+    """Return the columns of the records of a class."""
     return [pa.field(name, _arrow_type(hint)) for name, hint, _ in _fields(cls)]
 
 
@@ -593,7 +606,7 @@ def _to_arrow(cls: Any, records: Sequence[Any]) -> pa.StructArray:
         ends = np.cumsum([len(inner) for inner in values], dtype=np.int32)
         inside = _to_arrow(item, [inner for of_record in values for inner in of_record])
         columns.append(pa.ListArray.from_arrays(np.append(np.int32(0), ends), inside))
-    return pa.StructArray.from_arrays(columns, fields=_arrow_fields(cls))
+    return pa.StructArray.from_arrays(columns, fields=arrow_fields(cls))
 
 
 def _without_nulls(value: Any) -> Any:
@@ -603,4 +616,4 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(v) for v in value] if isinstance(value, list) else value
 
 
-SNAPSHOT_SCHEMA = pa.schema(_arrow_fields(SnapshotRecord))
+SNAPSHOT_SCHEMA = pa.schema(arrow_fields(SnapshotRecord))

@@ -31,6 +31,7 @@ from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.keyed_states import check_names, parse_keyed_state
 from statelake.state_core.formats.writing.unified_encode import StateRows, encode_rows
+from statelake.state_core.model.entries import by_size
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import prefix_bytes
 from statelake.state_core.model.measure import Measure
@@ -500,11 +501,6 @@ def chunks_of(
         key_groups: The key groups to cut.
         chunk_bytes: The size of a range, which only a single key group may exceed.
     """
-    first, filled = key_groups.first, 0
-    for group in range(key_groups.first, key_groups.last + 1):
-        size = int(sizes[group])
-        if filled and filled + size > chunk_bytes:
-            yield KeyGroupRange(first, group - 1)
-            first, filled = group, 0
-        filled += size
-    yield KeyGroupRange(first, key_groups.last)
+    groups = range(key_groups.first, key_groups.last + 1)
+    for chunk in by_size(groups, lambda group: int(sizes[group]), chunk_bytes):
+        yield KeyGroupRange(chunk[0], chunk[-1])

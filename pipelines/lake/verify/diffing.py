@@ -259,15 +259,13 @@ class _DiffTask:
     examples: int
 
 
+@dataclass
 class _Diff:
-    def __init__(
-        self, lake: Catalog, examples: int, engine: Engine, progress: Progress | None
-    ) -> None:
-        self.lake = lake
-        self.examples = examples
-        self.engine = engine
-        self.progress = progress
-        self.unread: dict[str, int] = {}
+    lake: Catalog
+    examples: int
+    engine: Engine
+    progress: Progress | None
+    unread: dict[str, int] = field(default_factory=dict)
 
     def operator(
         self, before: OperatorRecord | None, after: OperatorRecord | None

@@ -71,9 +71,7 @@ def take_savepoint(
         NotFoundError: The job has no snapshot.
         DamagedLakeError: A row of the catalog is invalid, so that the newest is not known.
     """
-    records, bad = lake.listed(job) if lake.exists() else ([], [])
-    if bad:
-        raise bad[0].error
+    records = lake.listed(job).all_valid() if lake.exists() else []
     if not records:
         raise NotFoundError(
             f"job {job!r} has no snapshot",

@@ -199,7 +199,7 @@ def test_a_bad_row_can_be_dropped_by_its_name(path: str, scene: Scene, good: Con
     """What it says counts for nothing, and the lake is as good as before it."""
     put_table(scene, path)
     assert drop_snapshots(scene.lake, "orders", snapshot_ids=["bad"]).kept == ["good"]
-    assert scene.lake.bad_rows("orders") == []
+    assert scene.lake.listed("orders")[1] == []
     assert [summary.snapshot_id for summary in scene.lake.summaries()] == ["good", "good"]
     import_as(scene.lake, scene.source, "next")
     drop_snapshots(scene.lake, "orders", keep=2)
@@ -641,7 +641,7 @@ def test_a_log_names_no_file_elsewhere(path: str, scene: Scene, good: Contents) 
 def test_the_catalog_has_no_file_elsewhere(path: str, scene: Scene, good: Contents) -> None:
     """It is a file of rows that can't be read; the others can."""
     added(scene, "snapshots", path)
-    assert len(scene.lake.bad_rows("orders")) == 1
+    assert len(scene.lake.listed("orders")[1]) == 1
     refused(scene, KEEP)
     still_whole(scene, good)
 

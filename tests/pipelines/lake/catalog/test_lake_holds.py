@@ -11,12 +11,13 @@ from deltalake import DeltaTable, write_deltalake
 from statelake import Lake
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.dropping import drop_snapshots
-from statelake.pipelines.lake.catalog.holds import held_snapshots, hold_snapshot, release_snapshot
+from statelake.pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
 from statelake.pipelines.lake.catalog.lake_format import FORMAT_KEY
 from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
 from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.query.catalog_tables import catalog_table
 from statelake.pipelines.lake.tables.delta_commit import DeltaCommit
+from statelake.pipelines.lake.tables.records import HoldRecord
 from statelake.state_core.errors import HeldError, LakeFormatError, NoMatchError, NotFoundError
 from tests.support.forged_lakes import Scene, forged, make_scene
 from tests.support.lakes import (
@@ -45,12 +46,17 @@ def ids(lake: Catalog) -> list[str]:
     return [summary.snapshot_id for summary in lake.summaries("orders")]
 
 
+def held(lake: Catalog) -> dict[str, list[HoldRecord]]:
+    """The holds of the snapshots that have any."""
+    return {each.snapshot_id: each.holds for each in lake.summaries("orders") if each.holds}
+
+
 @pytest.mark.full
 def test_a_held_snapshot_is_dropped_by_nobody(lake: Catalog, tmp_path: Path) -> None:
     """By name it is refused with the reason, and nothing happens; `keep` passes over it."""
     holds = hold_snapshot(lake, "orders", "monday", "case 4711")
     assert [hold.reason for hold in holds] == ["case 4711"]
-    assert held_snapshots(lake, "orders") == {"monday": holds}
+    assert held(lake) == {"monday": holds}
     before = files_of(Path(lake.location))
     with pytest.raises(HeldError, match="case 4711"):
         drop_snapshots(lake, "orders", snapshot_ids=["tuesday", "monday"])
@@ -59,7 +65,7 @@ def test_a_held_snapshot_is_dropped_by_nobody(lake: Catalog, tmp_path: Path) -> 
     assert (dropped.dropped, dropped.kept, dropped.held) == (["tuesday"], ["monday"], ["monday"])
     exported(lake, "monday", tmp_path / "out")
     assert release_snapshot(lake, "orders", "monday") == ["case 4711"]
-    assert held_snapshots(lake, "orders") == {}
+    assert held(lake) == {}
     assert drop_snapshots(lake, "orders", keep=0).dropped == ["monday"]
     assert_whole(lake)
 
@@ -112,7 +118,7 @@ def test_what_is_made_of_a_held_snapshot_is_not_held(lake: Catalog) -> None:
         ChildSnapshot(lake, "orders", "monday", "without", engine=LOCAL), edit
     ).record
     assert made.holds == []
-    assert list(held_snapshots(lake, "orders")) == ["monday"]
+    assert list(held(lake)) == ["monday"]
 
 
 def test_sql_sees_holds(lake: Catalog) -> None:
@@ -143,14 +149,14 @@ def test_a_lake_of_an_older_version_is_read_and_held(lake: Catalog) -> None:
     place = f"{lake.location}/snapshots"
     older = DeltaTable(place).to_pyarrow_table().drop_columns(["holds"])
     write_deltalake(place, older, mode="overwrite", schema_mode="overwrite", partition_by=["job"])
-    assert held_snapshots(lake, "orders") == {}
+    assert held(lake) == {}
     before = lake.snapshot("orders", "tuesday")
     forge_claim(Path(lake.location), FORMAT_KEY, None)
     with pytest.raises(LakeFormatError):
         hold_snapshot(lake, "orders", "monday", "case 4711")
     assert lake.upgrade().columns == ["holds"]
     hold_snapshot(lake, "orders", "monday", "case 4711")
-    assert list(held_snapshots(lake, "orders")) == ["monday"]
+    assert list(held(lake)) == ["monday"]
     assert lake.snapshot("orders", "tuesday") == before
     assert "holds" in DeltaTable(place).to_pyarrow_table().column_names
 

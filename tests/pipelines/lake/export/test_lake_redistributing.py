@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from statelake import open_snapshot
@@ -14,6 +15,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.requests.imports import Import
+from statelake.state_core.errors import LakeError
 from statelake.state_core.formats.reader import Snapshot
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 from tests.support.savepoints.operator_contents import (
@@ -76,3 +78,21 @@ def test_versions_and_compression(
     again = state_of(snapshot, "split").to_arrow()
     assert sorted(again["value"].to_pylist()) == sorted(original["value"].to_pylist())
     assert isinstance(again, pa.Table)
+
+
+def test_a_table_with_other_columns_is_refused(tmp_path: Path) -> None:
+    """The message names the file, as of keyed state; Arrow's own error would not."""
+    exported(OPERATOR_CASES[0], tmp_path)
+    lake = Catalog(tmp_path / "lake")
+    operators = lake.snapshot("rules", "s").operators
+    owner = next(each for each in operators if each.operator_states)
+    state = next(each for each in owner.operator_states if each.name == "split")
+    (file,) = owner.table_of(state).units
+    path = tmp_path / "lake" / state.table / file.path
+    rows = pq.ParquetFile(path).read()
+    words = pa.array(["none"] * len(rows))
+    at = rows.schema.get_field_index("subtask")
+    pq.write_table(rows.set_column(at, "subtask", words), path)
+    with pytest.raises(LakeError, match="columns are not those of the state") as refused:
+        export_snapshot(lake, "rules", "s", tmp_path / "again", engine="local")
+    assert refused.value.place == str(path)

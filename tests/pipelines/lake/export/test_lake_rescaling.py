@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -11,13 +12,16 @@ from hypothesis import strategies as st
 
 from statelake import open_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.export.redistributing import plan_elements
 from statelake.pipelines.lake.export.rescaling import OperatorPlan, plan_rescale
 from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.lake.tables.records import (
     KeyGroupRecord,
     OperatorRecord,
+    OperatorStateRecord,
     SnapshotRecord,
     StateRecord,
+    SubtaskRecord,
 )
 from statelake.state_core.errors import KeyGroupError
 from statelake.state_core.model.measure import measure_operator
@@ -157,3 +161,20 @@ def test_the_export_does_what_the_plan_says(parallelism: int, tmp_path: Path) ->
                 sizes[inside].sum(),
             )
     assert plans == {}
+
+
+@pytest.mark.parametrize("others", [{1: 4}, {0: 1, 1: 3}])
+def test_elements_go_where_an_export_writes_them(others: dict[int, int]) -> None:
+    """Also of a list without elements in a subtask: after an edit, no record names that one."""
+    states = [
+        OperatorStateRecord(
+            name, "SPLIT_DISTRIBUTE", name, "", "", b"",
+            subtasks=[SubtaskRecord(*part, 0) for part in counts.items()],
+        )
+        for name, counts in (("s3", others), ("s20", {0: 2, 1: 2}))
+    ]  # fmt: skip
+    operator = OperatorRecord("id", "uid", "", 2, 8, "", b"", operator_states=states)
+    record = replace(snapshot({}, 1, 8), operators=[operator])
+    written = plan_elements(operator, 3)
+    expected = {name: [sum(map(len, each[name])) for each in written] for name in ("s3", "s20")}
+    assert plan(record, 3).operator_states == expected
