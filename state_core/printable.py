@@ -88,6 +88,11 @@ def public_location(location: str) -> str:
     return without_keys(parts._replace(query="", fragment="").geturl())
 
 
+def count_text(count: int, what: str) -> str:
+    """Return how many there are of something: `no faults`, `1 fault`, `2,000 faults`."""
+    return f"{f'{count:,}' if count else 'no'} {what}{'' if count == 1 else 's'}"
+
+
 def first_of(problems: Sequence[str]) -> str:
     """Return the first of some problems, and how many more there are; empty without any."""
     more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""

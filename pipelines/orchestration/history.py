@@ -14,7 +14,7 @@ from statelake.pipelines.orchestration.metadata import DRAWN_OPERATORS, markdown
 from statelake.pipelines.report.drawing import growth_chart, subtask_chart, written_chart
 from statelake.pipelines.shown import bytes_text
 from statelake.state_core.errors import DamagedLakeError, NotFoundError
-from statelake.state_core.printable import printable
+from statelake.state_core.printable import change_text, printable
 
 if TYPE_CHECKING:
     from statelake.pipelines.lake.catalog.catalog import Catalog
@@ -116,7 +116,7 @@ def changes_between(before: SnapshotRecord, after: SnapshotRecord) -> list[tuple
                 f"{now.entries:,}",
                 f"{more:+,}" if path in old and path in new else "gone" if path in old else "new",
                 bytes_text(now.size),
-                f"{'-' if grown < 0 else '+'}{bytes_text(abs(grown))}",
+                change_text(grown),
                 f"{kept} of {len(now.files)}",
             )
         )

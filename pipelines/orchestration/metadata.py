@@ -55,7 +55,13 @@ Metadata = dict[str, Any]
 # by the class of a result the parts that its metadata shows: `a=b` shows `b` under the name `a`,
 # `a|none` the word in place of an empty text; what is None is left out
 SHOWN: dict[str, tuple[str, ...]] = {
+    "AuditResult": (
+        "clean", "files searched=files", "bytes searched=file_bytes",
+        "bytes unpacked=unpacked_bytes", "rows left=rows", "record=record.number",
+        "digest of the record=record.digest",
+    ),
     "DropResult": ("files removed=files", "freed (bytes)=freed_bytes", "snapshots=dropped"),
+    "ErasurePlan": ("rows", "files", "file bytes=file_bytes", "states=table"),
     "ExportResult": (
         "savepoint=path", "_metadata version=metadata_version", "files", "size (bytes)=size",
     ),

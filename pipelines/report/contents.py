@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from statelake.state_core.formats.description import OperatorDescription
-from statelake.state_core.printable import Printed, bytes_text, public_location
+from statelake.state_core.printable import Printed, bytes_text, count_text, public_location
 
 if TYPE_CHECKING:
     from statelake.pipelines.find.growth import Growth
@@ -106,6 +106,5 @@ class ReportResult(Printed):
 
     def lines(self) -> Iterator[str]:
         """Yield the text form: lines and tables."""
-        count = self.faults
-        verdict = "" if count is None else f"; {count or 'no'} fault{'s' * (count > 1)}"
+        verdict = "" if self.faults is None else f"; {count_text(self.faults, 'fault')}"
         yield f"wrote {public_location(self.path)}: {bytes_text(self.bytes)}{verdict}"

@@ -22,7 +22,7 @@ from statelake.pipelines.shown import bytes_text, json_text, plain
 from statelake.state_core.errors import ConflictError, SnapshotError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.description import OperatorDescription, StateDescription
-from statelake.state_core.printable import Table, change_text
+from statelake.state_core.printable import Table, change_text, count_text
 
 if TYPE_CHECKING:
     from statelake.pipelines.find.growth import Growth
@@ -251,8 +251,7 @@ def _faults(integrity: Integrity | None) -> Iterator[Html]:
         return
     faults = integrity.faults
     if faults:
-        many = "1 fault" if len(faults) == 1 else f"{len(faults):,} faults"
-        yield tag("p", many, class_="bad")
+        yield tag("p", count_text(len(faults), "fault"), class_="bad")
         columns = ("<Kind", "<Where", "<Problem", "<Remedy")
         yield table(Table.of("Problem", columns, faults, SHOWN_FAULTS))
     else:

@@ -189,8 +189,7 @@ class RunResult(Printed):
                 f"{number}{again}: {self.records:,} records in; state is snapshot"
                 f" {self.snapshot_id}"
             )
-            rows = [(name, f"{count:,}") for name, count in self.rows.items()]
-            yield Table("", ("<sink", ">rows"), rows)
+            yield Table.of("", ("<sink=0", ">rows=1:,"), self.rows.items())
             steps = ", ".join(f"{name} {took:.2f}" for name, took in self.seconds.items())
             yield (
                 f"{self.records_per_second:,.0f} records/s; state {bytes_text(self.state_bytes)};"

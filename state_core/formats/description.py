@@ -12,7 +12,7 @@ import json
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -40,9 +40,11 @@ from statelake.state_core.model.snapshot import (
 from statelake.state_core.nested import field_name, parts_of
 from statelake.state_core.printable import (
     LONGEST,
+    Printed,
     Table,
     brief,
     bytes_text,
+    json_value,
     kind_text,
     printable_json,
 )
@@ -642,7 +644,7 @@ def needed_directories(snapshot: SnapshotDescription) -> tuple[NeededDirectory, 
 
 
 @dataclass(frozen=True)
-class SnapshotDescription:
+class SnapshotDescription(Printed):
     """A snapshot and what it holds; `str` gives the text that `statelake inspect` prints.
 
     Attributes:
@@ -655,6 +657,11 @@ class SnapshotDescription:
         operators: Its operators.
         parallelism: The parallelism at which it might run, for a comparison; None without one.
     """
+
+    JSON = (
+        "location", "kind", "format", "metadata_version", "checkpoint_id", "compression",
+        "size_bytes=total_bytes",
+    )  # fmt: skip
 
     location: str
     kind: str
@@ -697,22 +704,12 @@ class SnapshotDescription:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
-        described = {
-            "location": self.location,
-            "kind": self.kind,
-            "format": self.format,
-            "metadata_version": self.metadata_version,
-            "checkpoint_id": self.checkpoint_id,
-            "compression": self.compression,
-            "size_bytes": self.total_bytes,
-            "operators": [
-                operator.to_json(self.checkpoint_id, self.parallelism)
-                for operator in self.operators
-            ],
-        }
+        described: dict[str, Any] = super().to_json()
+        described["operators"] = [
+            operator.to_json(self.checkpoint_id, self.parallelism) for operator in self.operators
+        ]
         if self.problems:
-            described["problems"] = list(self.problems)
-            described["needs"] = [asdict(each) for each in self.needs]
+            described |= {"problems": list(self.problems), "needs": json_value(self.needs)}
         return described
 
     def operators_table(self) -> Table:
@@ -803,9 +800,6 @@ class SnapshotDescription:
                 ],
                 max(0, len(needs) - SHOWN),
             )  # fmt: skip
-
-    def __str__(self) -> str:
-        return "\n".join(map(str, self.lines()))
 
     def _repr_html_(self) -> str:
         return "".join(map(_html, self.lines()))

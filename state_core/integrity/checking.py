@@ -42,7 +42,7 @@ from statelake.state_core.model.handles import (
     StreamHandle,
 )
 from statelake.state_core.model.key_groups import operator_id_of_uid
-from statelake.state_core.printable import Printed, bytes_text
+from statelake.state_core.printable import Printed, bytes_text, count_text
 
 Progress = Callable[[int, int], None]
 SHOWN = 200  # the largest number of faults in text
@@ -75,7 +75,7 @@ class IntegrityReport(Printed):
     def verdict(self) -> str:
         """Return the number of faults in words, or `sound`; noting entries that are not located."""
         unread = any(each.unread for each in self.unchecked)
-        return f"{count_text(len(self.faults))}{' as far as it can be read' if unread else ''}"
+        return f"{faults_text(len(self.faults))}{' as far as it can be read' if unread else ''}"
 
     def lines(self) -> Iterator[str]:
         """Yield the text form: lines and tables."""
@@ -102,9 +102,9 @@ class IntegrityReport(Printed):
             yield f"not checked: {skipped}"
 
 
-def count_text(faults: int) -> str:
+def faults_text(faults: int) -> str:
     """Return a number of faults in words; `sound` without one."""
-    return "sound" if not faults else "1 fault" if faults == 1 else f"{faults} faults"
+    return count_text(faults, "fault") if faults else "sound"
 
 
 @dataclass

@@ -17,7 +17,7 @@ from statelake.pipelines.lake.erase.requests import keyed_digest
 from statelake.pipelines.orchestration.erasure.lake_erasure import LakeErasure
 from statelake.pipelines.orchestration.erasure.redaction import Redaction
 from statelake.pipelines.orchestration.erasure.request_files import RequestFile
-from statelake.pipelines.orchestration.metadata import faults_list, markdown_table, printed_table
+from statelake.pipelines.orchestration.metadata import faults_list, markdown_table, metadata_of
 from statelake.pipelines.orchestration.progress import LoggedProgress
 from statelake.state_core.errors import (
     ConflictError,
@@ -275,11 +275,8 @@ def _plan_metadata(
     """
     hidden = Redaction(request.asked).text
     return {
-        "rows": plan.rows,
-        "files": plan.files,
-        "file bytes": plan.file_bytes,
+        **metadata_of(plan),
         "snapshots": f"{len(plan.snapshots_found)} of {plan.snapshots}",
-        "states": printed_table(plan.table),
         "not erased from here": faults_list(map(hidden, plan.elsewhere)),
         "stands against it": faults_list(map(hidden, against)),
         "asked": dg.MetadataValue.timestamp(request.asked_at),
@@ -312,23 +309,17 @@ def _audit_metadata(
     ]
     hits = [(hidden(printable(hit.file)), hit.where, hit.form, hit.at) for hit in result.hits]
     return {
-        "clean": result.clean,
+        **metadata_of(result),
         "rows erased": erased["rows"],
         "files written again": erased["files"],
         "snapshots erased from": len(erased["snapshots_erased_from"]),
-        "files searched": result.files,
-        "bytes searched": result.file_bytes,
-        "bytes unpacked": result.unpacked_bytes,
         "places": dg.MetadataValue.md(markdown_table(("place", "files", "bytes"), places)),
         "hits": len(result.hits),
         "found": dg.MetadataValue.md(
             markdown_table(("file", "where", "form", "byte"), hits[:SHOWN]) if hits else "nothing"
         ),
-        "rows left": result.rows,
         "not unpacked": faults_list(map(hidden, result.not_unpacked[:SHOWN])),
         "not looked through": hidden(result.unread) or "nothing",
         "too short to be searched for": ", ".join(result.forms_left_out) or "nothing",
         "not erased from here": faults_list(map(hidden, erased["elsewhere"])),
-        "record": result.record.number,
-        "digest of the record": result.record.digest,
     }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from statelake.state_core.printable import JsonFields, Printed, Table
+from statelake.state_core.printable import JsonFields, Printed, Table, count_text
 from statelake.state_core.runtime.declarations.jobs import OperatorDeclaration
 from statelake.state_core.runtime.declarations.states import StateDeclaration
 
@@ -90,19 +90,16 @@ class JobFindings(Printed, list[Finding]):
     @property
     def table(self) -> Table:
         """The findings below their number, as people read them."""
-        title = f"{_count(self.faults, 'fault')}, {_count(len(self) - self.faults, 'warning')}"
+        warnings = count_text(len(self) - self.faults, "warning")
         rows = [
             (each.severity.value, each.rule,
              f"{each.operator} ({each.function})" if each.function else each.operator,
              each.state, [each.problem, *([f"→ {each.remedy}"] if each.remedy else [])])
             for each in self
         ]  # fmt: skip
+        title = f"{count_text(self.faults, 'fault')}, {warnings}"
         return Table(title, ("<severity", "<rule", "<operator", "<state", "<what"), rows)
 
     def lines(self) -> Iterator[str | Table]:
         """Yield the text form: lines and tables."""
         yield self.table if self else self.table.title
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count or 'no'} {what}{'' if count == 1 else 's'}"

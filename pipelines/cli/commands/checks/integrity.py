@@ -25,6 +25,7 @@ from statelake.pipelines.cli.options import (
     snapshot_option,
 )
 from statelake.pipelines.requests.shared import Reading
+from statelake.state_core.integrity.checking import faults_text
 
 STYLE = {True: "green", False: "red"}  # of a verdict, by whether there is no fault
 
@@ -103,8 +104,8 @@ def integrity(
         content["lake_faults"] = lake_faults
         faults += len(lake_faults)
         if not as_json_:
-            verdict = {0: "sound", 1: "1 fault"}.get(count := len(lake_faults), f"{count} faults")
-            tell(f"{verdict}: {job}/{snapshot_id}", marked=verdict, style=STYLE[not count])
+            verdict = faults_text(len(lake_faults))
+            tell(f"{verdict}: {job}/{snapshot_id}", marked=verdict, style=STYLE[not lake_faults])
             for fault in lake_faults:
                 tell(f"  {fault}")
     if as_json_:

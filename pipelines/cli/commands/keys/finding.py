@@ -19,7 +19,7 @@ from statelake.pipelines.cli.options import (
 )
 from statelake.pipelines.requests.reading import FindValue, Selection
 from statelake.pipelines.shown import cell_text, plain_rows, state_head, state_title
-from statelake.state_core.printable import Table, brief
+from statelake.state_core.printable import Table, brief, count_text
 
 if TYPE_CHECKING:
     from statelake.state_core.model.finding import Hit, SearchResult, Unsearched
@@ -104,7 +104,7 @@ def _print(value: str, result: SearchResult) -> None:
                 (state, place or _content(row, "key", "raw_key"), brief(hit.path),
                  _content(row, content, "raw_value"))
             )  # fmt: skip
-        title = f"{shown} is at {result.count:,} {'place' if result.count == 1 else 'places'}"
+        title = f"{shown} is at {count_text(result.count, 'place')}"
         print_table(Table(title, ("<state", "<key", "<where", "<value"), rows))
         if result.count > len(rows):
             tell(f"... and {result.count - len(rows):,} more: --limit shows more of them")
