@@ -62,11 +62,11 @@ def jobs_of_people(lake: Catalog, root: Path) -> None:
         migrate_snapshot(lake, "orders", f"day-{day}", f"migrated-{day}", change, engine=LOCAL)
     for day in range(4):
         import_as(lake, root / f"day-{day + 12}", f"audit-{day}", "audit", uids=UIDS)
-    renamed = SnapshotEdit(drop_operators=["places"], rename={"users": "clients"})
+    renamed = SnapshotEdit(drop_operator=["places"], rename_uid={"users": "clients"})
     for day in range(2):
         edit_snapshot(lake, "audit", f"audit-{day}", f"clients-{day}", renamed, engine=LOCAL)
     for day in range(3):
-        merged = SnapshotEdit(merge=[("audit", f"clients-{day % 2}")], drop_operators=["users"])
+        merged = SnapshotEdit(merge=[("audit", f"clients-{day % 2}")], drop_operator=["users"])
         edit_snapshot(lake, "orders", f"edited-{day}", f"merged-{day}", merged, engine=LOCAL)
     drop_snapshots(lake, "orders", snapshot_ids=["day-1", "day-4", "edited-2"])
 

@@ -53,7 +53,7 @@ pytestmark = pytest.mark.thinned(12, by=values)
 Command = Callable[[Scene], object]
 
 WIDER = parse_type({"pojo": "acme.Profile", "fields": {"name": "String", "city": "String"}})
-EXPIRED = SnapshotEdit(drop_states=["counter/total"])
+EXPIRED = SnapshotEdit(drop_state=["counter/total"])
 READ: dict[str, Command] = {
     "export": lambda it: export_snapshot(it.lake, "orders", "bad", it.root / "out", engine=LOCAL),
     "diff": lambda it: diff_snapshots(it.lake, "orders", "good", "bad", engine=LOCAL),
