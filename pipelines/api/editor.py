@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Self
 
-from statelake.pipelines.requests.edit import EditSnapshot, SaveEdit
+from statelake.pipelines.requests.edit import Changes, EditSnapshot, SaveEdit
 from statelake.pipelines.requests.request import asks
 from statelake.state_core.errors import DeclarationError
 from statelake.state_core.printable import printable
@@ -34,13 +33,10 @@ class SnapshotEditor:
 
         self.parent = parent
         self.name = request.name
-        self.changes = SnapshotEdit(at=request.at, inexact=request.inexact)
-        for word, value in vars(request).items():  # the names are those of methods
-            if isinstance(value, Mapping):
-                for pair in value.items():
-                    getattr(self, word)(*pair)
-            elif value and isinstance(value, tuple) and word != "merge":
-                getattr(self, word)(*value)
+        self.changes = SnapshotEdit(**request.words(Changes))
+        if request.set_offsets:
+            self.set_offsets(*request.set_offsets)
+        self.drop_partitions(*request.drop_partitions)
         for text in request.merge:
             job, _, snapshot = text.rpartition(":")
             self.merge(snapshot, job=job or None)
@@ -65,19 +61,19 @@ class SnapshotEditor:
 
     def rename_uid(self, operator: str, uid: str) -> Self:
         """Give an operator a uid."""
-        return self._put("rename", operator, uid)
+        return self._put("rename_uid", operator, uid)
 
     def drop_operator(self, *operators: str) -> Self:
         """Drop operators."""
-        return self._add("drop_operators", *operators)
+        return self._add("drop_operator", *operators)
 
     def keep_operator(self, *operators: str) -> Self:
         """Drop all operators but these."""
-        return self._add("keep_operators", *operators)
+        return self._add("keep_operator", *operators)
 
     def drop_state(self, *states: str) -> Self:
         """Drop states, each `operator/state`; `operator/timers` stands for all timers."""
-        return self._add("drop_states", *states)
+        return self._add("drop_state", *states)
 
     def merge(self, snapshot: str, *, job: str | None = None) -> Self:
         """Add the operators of another snapshot, of this job or of another."""
@@ -129,7 +125,7 @@ class SnapshotEditor:
 
     def stream_arn(self, *arns: str) -> Self:
         """Add the ARNs of Kinesis streams, of which old sources have only the names."""
-        return self._add("stream_arns", *arns)
+        return self._add("stream_arn", *arns)
 
     def offsets_from_timestamp(self, time: datetime, bootstrap_servers: str) -> Self:
         """Set the offsets of Kafka's partitions to those at a time, as the brokers report them."""

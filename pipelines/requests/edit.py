@@ -12,7 +12,7 @@ from statelake.pipelines.requests.shared import INEXACT, Noted, Tried, parse_age
 WITH_OTHERS = frozenset(("bootstrap_servers", "stream_arn", "at", "inexact"))
 
 
-class Edit(Request):
+class Changes(Request):
     """The changes of the operators and states of a snapshot, under their old names."""
 
     rename_uid: Mapping[str, str] = option("Give an operator a uid.", "OPERATOR UID", default=())
@@ -21,7 +21,6 @@ class Edit(Request):
     drop_state: Sequence[str] = option(
         "Drop a state, or all /timers.", "OPERATOR/STATE", default=()
     )
-    merge: Sequence[str] = option("Add another's operators.", "[JOB:]SNAPSHOT", default=())
     purge: Mapping[str, str] = option(
         "Delete the rows that match: DuckDB's SQL over the table's columns; of a list the elements,"
         " if it says `element`.",
@@ -34,6 +33,24 @@ class Edit(Request):
     keep_keys: Mapping[str, str] = option(
         "Delete all keys but those that the file lists, one a line.", "OPERATOR FILE", default=()
     )
+    move_positions: Mapping[str, str] = option(
+        "Have a KafkaSource or KinesisStreamsSource of that uid go on where an old"
+        " FlinkKafkaConsumer or FlinkKinesisConsumer stood.",
+        "OPERATOR UID", default=(),
+    )  # fmt: skip
+    stream_arn: Sequence[str] = option(
+        "The ARN of a stream of Kinesis, for that.", "ARN", default=()
+    )
+    at: datetime | None = time_option(
+        "The time for --expire; by default when the snapshot was taken, as `snapshots` lists."
+    )
+    inexact: bool = option(INEXACT, default=False, more=True)
+
+
+class Edit(Changes):
+    """The same, and what names other snapshots, offsets and partitions."""
+
+    merge: Sequence[str] = option("Add another's operators.", "[JOB:]SNAPSHOT", default=())
     set_offsets: Sequence[str] = option(
         "Have Kafka's partitions read from there, or a log of Flink CDC"
         " (binlog-split=FILE:POSITION, stream-split=LSN); a file has one a line.",
@@ -47,18 +64,6 @@ class Edit(Request):
         "Take partitions of Kafka out of a source that does not subscribe to them any more.",
         "TOPIC[:PARTITION]", default=(),
     )  # fmt: skip
-    move_positions: Mapping[str, str] = option(
-        "Have a KafkaSource or KinesisStreamsSource of that uid go on where an old"
-        " FlinkKafkaConsumer or FlinkKinesisConsumer stood.",
-        "OPERATOR UID", default=(),
-    )  # fmt: skip
-    stream_arn: Sequence[str] = option(
-        "The ARN of a stream of Kinesis, for that.", "ARN", default=()
-    )
-    at: datetime | None = time_option(
-        "The time for --expire; by default when the snapshot was taken, as `snapshots` lists."
-    )
-    inexact: bool = option(INEXACT, default=False, more=True)
 
     @property
     def is_empty(self) -> bool:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from statelake.pipelines.lake.catalog.recorded_sources import (
@@ -59,6 +59,8 @@ from statelake.pipelines.lake.tables.records import (
     TableRecord,
     UnmanagedFile,
 )
+from statelake.pipelines.requests.edit import Changes
+from statelake.pipelines.requests.request import given
 from statelake.state_core.connectors.offsets import (
     DroppedPartition,
     MovedOffset,
@@ -93,43 +95,18 @@ if TYPE_CHECKING:
 Operator = TypeVar("Operator", OperatorRecord, OperatorMetadata)
 
 
-@dataclass(frozen=True)
-class SnapshotEdit:
-    """The changes of an edit. Operators are named by uid or id, states by `operator/state`.
+class SnapshotEdit(Changes):
+    """The changes of an edit."""
 
-    Attributes:
-        rename: The new uid of operators.
-        drop_operators: Operators that are dropped.
-        keep_operators: Operators that stay while all others are dropped; empty for all.
-        drop_states: States that are dropped; `operator/timers` stands for all timers.
-        merge: Other snapshots whose operators are merged in, as job and id.
-        purge: By state, a predicate in DuckDB's SQL; rows of which it is true are deleted, or
-            elements of a list if it names `element`.
-        expire: By state, the time to live, after which entries are deleted.
-        keep_keys: By operator, a file with the keys to keep, one a line, in all its keyed states
-            and timers; rows of all other keys are deleted.
-        set_offsets: The offsets from which Kafka's partitions, and logs, are read.
-        drop_partitions: The partitions of Kafka that sources do not have any more.
-        move_positions: The uid of the source that goes on where an old one stood, by the old one.
-        stream_arns: The ARNs of streams of Kinesis, for that.
-        at: The time for which expiry is decided; by default when the snapshot was taken.
-        inexact: Whether predicates go by what columns show of values that they don't hold in full.
-    """
-
-    rename: Mapping[str, str] = field(default_factory=dict)
-    drop_operators: Sequence[str] = ()
-    keep_operators: Sequence[str] = ()
-    drop_states: Sequence[str] = ()
-    merge: Sequence[tuple[str, str]] = ()
-    purge: Mapping[str, str] = field(default_factory=dict)
-    expire: Mapping[str, timedelta] = field(default_factory=dict)
-    keep_keys: Mapping[str, str] = field(default_factory=dict)
-    set_offsets: Sequence[NewOffset] = ()
-    drop_partitions: Sequence[NamedPartition] = ()
-    move_positions: Mapping[str, str] = field(default_factory=dict)
-    stream_arns: Sequence[str] = ()
-    at: datetime | None = None
-    inexact: bool = False
+    merge: Sequence[tuple[str, str]] = given(
+        "Other snapshots whose operators are merged in, as job and id.", default=()
+    )
+    set_offsets: Sequence[NewOffset] = given(
+        "The offsets from which Kafka's partitions, and logs, are read.", default=()
+    )
+    drop_partitions: Sequence[NamedPartition] = given(
+        "The partitions of Kafka that sources do not have any more.", default=()
+    )
 
 
 def edit_snapshot(child: ChildSnapshot, edit: SnapshotEdit) -> EditResult:
@@ -286,9 +263,9 @@ class _Edit(Derivation):
             self.carried += [file for file in other.carried if file.blob not in blobs]
 
     def _leave_out_operators(self) -> None:
-        going = {self._id(drop_operator) for drop_operator in self.edit.drop_operators}
-        if self.edit.keep_operators:
-            kept = {self._id(keep_operator) for keep_operator in self.edit.keep_operators}
+        going = {self._id(drop_operator) for drop_operator in self.edit.drop_operator}
+        if self.edit.keep_operator:
+            kept = {self._id(keep_operator) for keep_operator in self.edit.keep_operator}
             going |= {operator.operator_id for operator in self.metadata.operators} - kept
         refuse_cut_channels(self.metadata.operators, going)
         self._note_sinks([each for each in self.operators if each.operator_id in going])
@@ -300,7 +277,7 @@ class _Edit(Derivation):
         ]
 
     def _leave_out_states(self) -> None:
-        for name in self.edit.drop_states:
+        for name in self.edit.drop_state:
             operator, state = self._find(name)
             left = without_state(operator, state)
             gone = [one for one in operator.operator_states if one not in left.operator_states]
@@ -452,7 +429,7 @@ class _Edit(Derivation):
             )
         if operator_id in self.succeeded:
             raise _two_uids(name)
-        successor = successor_of(source, uid, self.edit.stream_arns)
+        successor = successor_of(source, uid, self.edit.stream_arn)
         operator = self._with_state(operator_id)
         state = next(one for one in operator.operator_states if one.name == successor.state)
         table, path = operator.table_of(state), self.new_tables[uid]
@@ -477,7 +454,7 @@ class _Edit(Derivation):
         uids: dict[str, str] = {}
         by_new: dict[str, str] = {}  # a uid that an earlier pair gives is a name, too
         known = {each.uid for each in self.metadata.operators}
-        for old, new in (*self.edit.rename.items(), *self.edit.move_positions.items()):
+        for old, new in (*self.edit.rename_uid.items(), *self.edit.move_positions.items()):
             if not new:  # Flink refuses it, too, and reads it as no uid
                 raise LakeError(f"operator {old} would have an empty uid", remedy="give another")
             operator_id = by_new[old] if old in by_new and old not in known else self._id(old)

@@ -69,13 +69,13 @@ def jobs_of_people(lake: Catalog, root: Path) -> None:
         )
     for day in range(4):
         import_as(lake, root / f"day-{day + 12}", f"audit-{day}", "audit", uids=UIDS)
-    renamed = SnapshotEdit(drop_operators=["places"], rename={"users": "clients"})
+    renamed = SnapshotEdit(drop_operator=["places"], rename_uid={"users": "clients"})
     for day in range(2):
         edit_snapshot(
             ChildSnapshot(lake, "audit", f"audit-{day}", f"clients-{day}", engine=LOCAL), renamed
         )
     for day in range(3):
-        merged = SnapshotEdit(merge=[("audit", f"clients-{day % 2}")], drop_operators=["users"])
+        merged = SnapshotEdit(merge=[("audit", f"clients-{day % 2}")], drop_operator=["users"])
         edit_snapshot(
             ChildSnapshot(lake, "orders", f"edited-{day}", f"merged-{day}", engine=LOCAL), merged
         )

@@ -54,7 +54,7 @@ pytestmark = pytest.mark.thinned(12, by=values)
 Command = Callable[[Scene], object]
 
 WIDER = parse_type({"pojo": "acme.Profile", "fields": {"name": "String", "city": "String"}})
-EXPIRED = SnapshotEdit(drop_states=["counter/total"])
+EXPIRED = SnapshotEdit(drop_state=["counter/total"])
 
 
 def of_bad(scene: Scene) -> ChildSnapshot:

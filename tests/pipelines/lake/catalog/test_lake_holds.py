@@ -113,7 +113,7 @@ def test_a_hold_and_a_drop_at_once(
 def test_what_is_made_of_a_held_snapshot_is_not_held(lake: Catalog) -> None:
     """A hold is of one snapshot."""
     hold_snapshot(lake, "orders", "monday")
-    edit = SnapshotEdit(drop_states=["kinds/total"])
+    edit = SnapshotEdit(drop_state=["kinds/total"])
     made = edit_snapshot(
         ChildSnapshot(lake, "orders", "monday", "without", engine=LOCAL), edit
     ).record

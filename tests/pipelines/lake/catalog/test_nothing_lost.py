@@ -270,7 +270,7 @@ class TestTakenForDead:
         """It has changed nothing, and leaves nothing behind."""
         drop = elsewhere(lambda: drop_snapshots(scene.lake, "orders", snapshot_ids=["bad"]))
         do_at(monkeypatch, step, drop)
-        edit = SnapshotEdit(drop_states=["counter/total"])
+        edit = SnapshotEdit(drop_state=["counter/total"])
         with pytest.raises(ConflictError, match=r"dropped, or erased from|taken for dead"):
             edit_snapshot(ChildSnapshot(scene.lake, "orders", "bad", "edited", engine=LOCAL), edit)
         assert ids(scene.lake) == ["good"]

@@ -145,7 +145,7 @@ def test_all_that_is_asked_for_is_done_in_one_go(lake: Catalog, tmp_path: Path) 
     queues = [name for name in keys_of(KINDS, "kinds") if name.startswith("_timer_state/")]
     kept(
         lake, "kinds", [str(key) for key in keys], at=at,
-        expire={"kinds/session": timedelta(0)}, drop_states=[f"kinds/{queues[0]}"],
+        expire={"kinds/session": timedelta(0)}, drop_state=[f"kinds/{queues[0]}"],
     )  # fmt: skip
     exported(lake, "kept", tmp_path / "out")
     wanted = [row["key"] for row in rows if row["key"] in keys and _millis(row["ttl"]) > middle]
@@ -165,7 +165,7 @@ def test_both_queues_may_go_one_after_the_other(lake: Catalog, tmp_path: Path) -
     """Then so does the table that they share, which is not written first."""
     import_golden(lake, ("s", KINDS))
     queues = [name for name in keys_of(KINDS, "kinds") if name.startswith("_timer_state/")]
-    wanted = SnapshotEdit(drop_states=[f"kinds/{name}" for name in queues])
+    wanted = SnapshotEdit(drop_state=[f"kinds/{name}" for name in queues])
     done = edit_snapshot(ChildSnapshot(lake, "orders", "s", "none", engine=LOCAL), wanted)
     assert done.record.written_bytes == 0
     exported(lake, "none", tmp_path / "out")

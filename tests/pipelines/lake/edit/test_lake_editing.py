@@ -66,7 +66,7 @@ def test_a_new_uid_copies_nothing(lake: Catalog, tmp_path: Path) -> None:
     """The operator has Flink's id of its new uid; no file is written, and all entries stay."""
     import_golden(lake, ("s", WORDS))
     before = data_bytes(tmp_path / "lake")
-    done = edited(lake, rename={"counter": "order-counter"})
+    done = edited(lake, rename_uid={"counter": "order-counter"})
     assert data_bytes(tmp_path / "lake") == before
     assert (done.record.written_bytes, done.changes) == (0, [])
     found = exported(lake, "edited", tmp_path / "out")
@@ -86,7 +86,7 @@ def test_a_uid_that_is_taken(lake: Catalog) -> None:
     import_golden(lake, ("s", WINDOWS))
     before = kept_files(lake)
     with pytest.raises(ConflictError, match="there is an operator with uid 'sliding'"):
-        edited(lake, rename={"tumbling": "sliding"})
+        edited(lake, rename_uid={"tumbling": "sliding"})
     assert kept_files(lake) == before
 
 
@@ -103,7 +103,7 @@ def test_operators_that_swap_their_uids_lose_nothing(
 ) -> None:
     """No state is said to have changed, and each has the other's uid."""
     import_golden(lake, ("s", WINDOWS))
-    done = edited(lake, rename=swapped)
+    done = edited(lake, rename_uid=swapped)
     assert (done.changes, done.saved_bytes) == ([], 0)
     before = {operator.uid: operator.entries for operator in lake.snapshot("orders", "s").operators}
     after = {operator.uid: operator.entries for operator in done.record.operators}
@@ -115,7 +115,7 @@ def test_a_uid_is_never_empty(lake: Catalog) -> None:
     """Flink's metadata can't tell it from none."""
     import_golden(lake, ("s", WINDOWS))
     with pytest.raises(LakeError, match="operator tumbling would have an empty uid"):
-        edited(lake, rename={"tumbling": ""})
+        edited(lake, rename_uid={"tumbling": ""})
 
 
 def test_operators_left_out(lake: Catalog, tmp_path: Path) -> None:
@@ -125,11 +125,11 @@ def test_operators_left_out(lake: Catalog, tmp_path: Path) -> None:
     kept = source.operator("sliding").operator_id
     wanted = {key: held for key, held in entries(WINDOWS).items() if key[0] == kept}
     others = [operator.label for operator in source.operators if operator.uid != "sliding"]
-    edited(lake, drop_operators=["tumbling"])
+    edited(lake, drop_operator=["tumbling"])
     assert exported(lake, "edited", tmp_path / "a") == wanted
     assert len(open_snapshot(tmp_path / "a").operators) == len(source.operators) - 1
     edit_snapshot(
-        ChildSnapshot(lake, "orders", "s", "kept"), SnapshotEdit(keep_operators=["sliding"])
+        ChildSnapshot(lake, "orders", "s", "kept"), SnapshotEdit(keep_operator=["sliding"])
     )
     assert exported(lake, "kept", tmp_path / "b") == wanted
     assert [operator.uid for operator in open_snapshot(tmp_path / "b").operators] == ["sliding"]
@@ -140,12 +140,12 @@ def test_operators_left_out(lake: Catalog, tmp_path: Path) -> None:
 def test_exchanges_with_records_in_flight_stay_whole(lake: Catalog, tmp_path: Path) -> None:
     """A record in flight may lie at both ends; all operators that have some are kept, or none."""
     import_as(lake, unpack_backlog("flink-2.3.0", tmp_path / "flink"), "s", job="orders")
-    cuts: list[dict[str, Any]] = [{"drop_operators": ["texts"]}, {"keep_operators": ["seen"]}]
+    cuts: list[dict[str, Any]] = [{"drop_operator": ["texts"]}, {"keep_operator": ["seen"]}]
     for changes in cuts:
         with pytest.raises(UnsupportedFormatError, match="would be cut") as told:
             edited(lake, **changes)
         assert "--drop-channel-state" in told.value.remedy
-    edited(lake, keep_operators=UIDS)  # the sink has none
+    edited(lake, keep_operator=UIDS)  # the sink has none
     assert len(recorded_channels(lake.directory, lake.snapshot("orders", "edited"))) == 12
 
 
@@ -153,7 +153,7 @@ def test_exchanges_with_records_in_flight_stay_whole(lake: Catalog, tmp_path: Pa
 def test_a_state_left_out(state: str, lake: Catalog, tmp_path: Path) -> None:
     """All others come back entry for entry."""
     import_golden(lake, ("s", KINDS))
-    done = edited(lake, drop_states=[f"kinds/{state}"])
+    done = edited(lake, drop_state=[f"kinds/{state}"])
     wanted = {key: held for key, held in entries(KINDS).items() if key[1] != state}
     assert exported(lake, "edited", tmp_path / "out") == wanted
     (change,) = done.changes
@@ -167,12 +167,12 @@ def test_timers_left_out(lake: Catalog, tmp_path: Path) -> None:
     import_golden(lake, ("s", KINDS))
     queues = [name for _, name in entries(KINDS) if name.startswith("_timer_state/")]
     assert len(queues) == 2
-    edited(lake, drop_states=[f"kinds/{queues[0]}"])
+    edited(lake, drop_state=[f"kinds/{queues[0]}"])
     wanted = {key: held for key, held in entries(KINDS).items() if key[1] != queues[0]}
     assert exported(lake, "edited", tmp_path / "one") == wanted
     assert_whole(lake)
     edit_snapshot(
-        ChildSnapshot(lake, "orders", "s", "none"), SnapshotEdit(drop_states=["kinds/timers"])
+        ChildSnapshot(lake, "orders", "s", "none"), SnapshotEdit(drop_state=["kinds/timers"])
     )
     wanted = {key: held for key, held in entries(KINDS).items() if key[1] not in queues}
     assert exported(lake, "none", tmp_path / "none") == wanted
@@ -181,7 +181,7 @@ def test_timers_left_out(lake: Catalog, tmp_path: Path) -> None:
 def test_an_operator_state_left_out(lake: Catalog, tmp_path: Path) -> None:
     """The others of its operator stay."""
     import_golden(lake, ("s", OPERATOR))
-    edited(lake, drop_states=["opstate/union"])
+    edited(lake, drop_state=["opstate/union"])
     exported(lake, "edited", tmp_path / "out")
     held = open_snapshot(tmp_path / "out").operator("opstate").operator_states
     assert [state.name for state in held] == ["offsets", "split"]
@@ -212,9 +212,9 @@ def test_what_a_dropped_operator_carried_goes(lake: Catalog, tmp_path: Path) -> 
     """It is in no snapshot any more once the parent is dropped, and so in no file."""
     import_as(lake, raw_savepoint(tmp_path / "raw"), "s")
     carried = tmp_path / "lake" / "_statelake" / "carried"
-    assert edited(lake, rename={"opstate": "renamed"}).record.carried
+    assert edited(lake, rename_uid={"opstate": "renamed"}).record.carried
     drop_snapshots(lake, "orders", snapshot_ids=["edited"])
-    assert edited(lake, drop_operators=["opstate"]).record.carried == []
+    assert edited(lake, drop_operator=["opstate"]).record.carried == []
     assert files_of(carried)
     drop_snapshots(lake, "orders", snapshot_ids=["s"])
     assert files_of(carried) == {}
@@ -238,7 +238,7 @@ def test_an_operator_that_was_renamed_beside_one_of_its_old_name(
     """Each has a table of its own, be they of two jobs or of one; both are what they were."""
     import_golden(lake, ("s", WORDS))
     import_as(lake, WORDS, "other", other)
-    rename = SnapshotEdit(rename={"counter": "returned"})
+    rename = SnapshotEdit(rename_uid={"counter": "returned"})
     edit_snapshot(ChildSnapshot(lake, other, "other", "renamed", engine=LOCAL), rename)
     done = edited(lake, merge=[(other, "renamed")])
     paths = [table.path for operator in done.record.operators for table in operator.tables]
@@ -256,10 +256,10 @@ def test_split_and_merged_again(lake: Catalog, tmp_path: Path) -> None:
     """Two halves of a snapshot make the whole again, without a copy."""
     import_golden(lake, ("s", WINDOWS))
     edit_snapshot(
-        ChildSnapshot(lake, "orders", "s", "half"), SnapshotEdit(keep_operators=["sliding"])
+        ChildSnapshot(lake, "orders", "s", "half"), SnapshotEdit(keep_operator=["sliding"])
     )
     edit_snapshot(
-        ChildSnapshot(lake, "orders", "s", "rest"), SnapshotEdit(drop_operators=["sliding"])
+        ChildSnapshot(lake, "orders", "s", "rest"), SnapshotEdit(drop_operator=["sliding"])
     )
     done = edited(lake, "half", merge=[("orders", "rest")])
     assert done.record.written_bytes == 0
@@ -269,10 +269,10 @@ def test_split_and_merged_again(lake: Catalog, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"rename": {"nobody": "x"}}, "no operator 'nobody'; it has|no operator 'nobody'"),
-        ({"drop_operators": ["nobody"]}, "no operator 'nobody'"),
-        ({"keep_operators": ["nobody"]}, "no operator 'nobody'"),
-        ({"drop_states": ["kinds/nothing"]}, "no state 'kinds/nothing'"),
+        ({"rename_uid": {"nobody": "x"}}, "no operator 'nobody'; it has|no operator 'nobody'"),
+        ({"drop_operator": ["nobody"]}, "no operator 'nobody'"),
+        ({"keep_operator": ["nobody"]}, "no operator 'nobody'"),
+        ({"drop_state": ["kinds/nothing"]}, "no state 'kinds/nothing'"),
         ({"expire": {"kinds/nothing": timedelta(days=1)}}, "no state 'kinds/nothing'"),
         ({"merge": [("nobody", "s")]}, "no job 'nobody'"),
     ],
@@ -329,7 +329,7 @@ def test_nothing_expired_changes_no_file(lake: Catalog, tmp_path: Path) -> None:
     before = data_bytes(tmp_path / "lake")
     done = edited(
         lake, expire={"kinds/session": timedelta(days=1)},
-        at=datetime(1990, 1, 1, tzinfo=timezone.utc), rename={"kinds": "all-kinds"},
+        at=datetime(1990, 1, 1, tzinfo=timezone.utc), rename_uid={"kinds": "all-kinds"},
     )  # fmt: skip
     assert done.changes == []
     assert data_bytes(tmp_path / "lake") == before
@@ -396,7 +396,7 @@ def test_a_predicate_on_rows(lake: Catalog, tmp_path: Path) -> None:
 def test_a_predicate_that_is_true_of_no_row_changes_no_file(lake: Catalog) -> None:
     """Files that lose no row are the ones that they were."""
     import_golden(lake, ("s", WORDS))
-    done = edited(lake, purge={"counter/count": "value IS NULL"}, rename={"counter": "words"})
+    done = edited(lake, purge={"counter/count": "value IS NULL"}, rename_uid={"counter": "words"})
     assert (done.changes, done.record.written_bytes) == ([], 0)
     assert done.record.tables == lake.snapshot("orders", "s").tables
 

@@ -384,7 +384,7 @@ def _import(lake: Catalog, number: int) -> None:
 
 
 def _rename(lake: Catalog, number: int) -> None:
-    change = SnapshotEdit(rename={operators(lake)[0]: f"uid-{number}"})
+    change = SnapshotEdit(rename_uid={operators(lake)[0]: f"uid-{number}"})
     edit_snapshot(ChildSnapshot(lake, "orders", newest(lake), f"s{number}", engine=LOCAL), change)
 
 
