@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from statelake.state_core.connectors.sinks import Sink
     from statelake.state_core.connectors.sources import SourceState
     from statelake.state_core.formats.channels import ChannelElements
-    from statelake.state_core.formats.description import SnapshotDescription
+    from statelake.state_core.formats.description import OperatorDescription, SnapshotDescription
     from statelake.state_core.formats.expiring import ExpiredShare
     from statelake.state_core.formats.key_weights import StateWeights
     from statelake.state_core.formats.layout.state_types import StateTypes
@@ -134,9 +134,14 @@ class Snapshot(model.Snapshot):
         from statelake.state_core.formats.describing import describe_snapshot
 
         return describe_snapshot(
-            self, parallelism=parallelism, entries=entries, schema=schema, key_groups=key_groups,
-            keys=keys, types=types,
+            self, self._described, parallelism=parallelism, entries=entries, schema=schema,
+            key_groups=key_groups, keys=keys, types=types,
         )  # fmt: skip
+
+    def _described(self, operator: model.Operator, **words: Any) -> OperatorDescription:
+        from statelake.state_core.formats.describing import describe_operator
+
+        return describe_operator(operator, **words)
 
     def types(self, operator: str | Sequence[str] = ()) -> StateTypes:
         """Return the types of its states as text, which a migration and a check read.
