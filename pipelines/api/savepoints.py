@@ -113,7 +113,7 @@ if TYPE_CHECKING:
         """What `statelake.open_snapshot` returns: the methods here are loaded when used."""
 
     def _opening(
-        function: Callable[Given, reader.Snapshot],
+        function: Callable[Given, reader.PlacedSnapshot],
     ) -> Callable[Given, OpenSavepoint]: ...
 
     open_snapshot = _opening(reader.open_snapshot)

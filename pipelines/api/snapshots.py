@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
 from statelake.pipelines.lake.catalog.snapshot_names import SnapshotId
-from statelake.pipelines.lake.tables.records import HoldRecord, SnapshotRecord
+from statelake.pipelines.lake.tables.records import HoldRecord, OperatorRecord, SnapshotRecord
 from statelake.pipelines.live.requests import Canary
 from statelake.pipelines.requests.changes import CheckSql, Migrate, Upgrade, UpgradeSql
 from statelake.pipelines.requests.checks import CheckCompatibility, CheckLegality
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from statelake.state_core.connectors.sinks import Sink
     from statelake.state_core.connectors.sources import SourceState
     from statelake.state_core.errors import StateError
+    from statelake.state_core.formats.description import OperatorDescription
     from statelake.state_core.formats.key_weights import StateWeights
     from statelake.state_core.formats.layout.state_compatibility import Verdicts
     from statelake.state_core.formats.layout.state_types import StateTypes
@@ -339,12 +341,21 @@ class LakeSnapshot(Snapshot):
     ) -> dict[str, StateWeights]:  # fmt: skip
         from statelake.pipelines.lake.keys.heavy_keys import weigh_recorded
 
-        recorded = next(
-            each for each in self.record.operators if each.operator_id == operator.operator_id
-        )
         return weigh_recorded(
-            self._catalog, recorded, most, wanted=states, until=until, progress=self.job.progress
-        )
+            self._catalog, self._recorded(operator), most, wanted=states, until=until,
+            progress=self.job.progress,
+        )  # fmt: skip
+
+    def _described(self, operator: Operator, **words: Any) -> OperatorDescription:
+        from statelake.pipelines.lake.tables.describing import describe_recorded
+
+        shown = len(operator.keyed_states) if words["schema"] else 0
+        described = describe_recorded(self._recorded(operator), schemas=shown)
+        return replace(described, keys_asked=words["keys"])
+
+    def _recorded(self, operator: Operator) -> OperatorRecord:
+        wanted = operator.operator_id
+        return next(each for each in self.record.operators if each.operator_id == wanted)
 
     @like(Snapshot.find)
     def find(self, value: object, **words: Any) -> SearchResult:

@@ -30,7 +30,6 @@ from statelake.pipelines.lake.erase.planning import ErasurePlan
 from statelake.pipelines.lake.keys.key_history import KeyHistory
 from statelake.pipelines.lake.query.session import Answer, QueryError, Session, memory_error
 from statelake.pipelines.lake.query.table_names import operator_tables_by_name, quoted
-from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.lake.tables.records import AnyState, OperatorRecord, StateRecord
 from statelake.pipelines.lake.verify.diffing import Differences
 from statelake.pipelines.shown import TIMES, bytes_text, cell_text, json_rows, json_text
@@ -378,7 +377,7 @@ class Source:
             return known
         snapshot = self.opened(name, partial=True)
         if isinstance(snapshot, LakeSnapshot):
-            operators = tuple(map(describe_recorded, snapshot.record.operators))
+            operators = snapshot.describe().operators
             facts = [
                 ("Taken", f"{snapshot.taken_at:%Y-%m-%d %H:%M} UTC"),
                 ("Kind", kind_text(snapshot.format, snapshot.kind)),

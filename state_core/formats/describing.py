@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +39,7 @@ AUTO_COUNT_BYTES = 2 << 30
 
 def describe_snapshot(
     snapshot: Snapshot,
+    describe: Callable[..., OperatorDescription],
     *,
     parallelism: int | None = None,
     entries: bool | None = None,
@@ -47,6 +49,8 @@ def describe_snapshot(
     types: bool = False,
 ) -> SnapshotDescription:
     """Return the description of a snapshot; arguments as for `Snapshot.describe`.
+
+    `describe` is given each operator, as `describe_operator` is.
 
     Raises:
         CorruptSnapshotError: The bytes are not entries.
@@ -62,7 +66,7 @@ def describe_snapshot(
         UNKNOWN if snapshot.unread and snapshot.compression == "none" else snapshot.compression,
         tuple(
             _with_types(
-                describe_operator(
+                describe(
                     operator,
                     entries=counted,
                     schema=schema,

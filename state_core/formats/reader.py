@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from statelake.state_core.bounds import CELLS_IN_ALL, COUNTED_CELLS, STATES
 from statelake.state_core.errors import (
@@ -59,13 +59,15 @@ if TYPE_CHECKING:
     from statelake.state_core.connectors.sinks import Sink
     from statelake.state_core.connectors.sources import SourceState
     from statelake.state_core.formats.channels import ChannelElements
-    from statelake.state_core.formats.description import SnapshotDescription
+    from statelake.state_core.formats.description import OperatorDescription, SnapshotDescription
     from statelake.state_core.formats.expiring import ExpiredShare
     from statelake.state_core.formats.key_weights import StateWeights
     from statelake.state_core.formats.layout.state_types import StateTypes
     from statelake.state_core.model.channels import Channel
     from statelake.state_core.model.finding import SearchResult
     from statelake.state_core.serializers.framework.base import TypeSerializer
+
+_Snapshot = TypeVar("_Snapshot", bound=model.Snapshot)
 
 # what not every snapshot has, or nobody asks for, is not imported before
 # ruff: noqa: PLC0415
@@ -134,9 +136,14 @@ class Snapshot(model.Snapshot):
         from statelake.state_core.formats.describing import describe_snapshot
 
         return describe_snapshot(
-            self, parallelism=parallelism, entries=entries, schema=schema, key_groups=key_groups,
-            keys=keys, types=types,
+            self, self._described, parallelism=parallelism, entries=entries, schema=schema,
+            key_groups=key_groups, keys=keys, types=types,
         )  # fmt: skip
+
+    def _described(self, operator: model.Operator, **words: Any) -> OperatorDescription:
+        from statelake.state_core.formats.describing import describe_operator
+
+        return describe_operator(operator, **words)
 
     def types(self, operator: str | Sequence[str] = ()) -> StateTypes:
         """Return the types of its states as text, which a migration and a check read.
@@ -349,7 +356,7 @@ class PlacedSnapshot(Snapshot):
 
     Attributes:
         place: Where it is: a path or URI; None if no other could open it so.
-        reading: How it is read: the arguments of `open_snapshot` that differ from their defaults.
+        reading: How it is read: the arguments of `open_snapshot` for that.
         methods: Returns the class of further methods, when one of them is used.
     """
 
@@ -370,18 +377,8 @@ def placed(methods: Callable[[], type]) -> Callable[..., PlacedSnapshot]:
     """Return `open_snapshot` for snapshots with the further methods of a class."""
 
     @wraps(open_snapshot)
-    def opened(location: Any, **words: Any) -> PlacedSnapshot:
-        snapshot = open_snapshot(location, **words)
-        reading = {name: words[name] for name in ("allow_external", "uids", "plan", "decode")
-                   if words.get(name)}  # fmt: skip
-        place = None
-        if words.get("filesystem") is None and not isinstance(location, Directory):
-            place = os.fspath(location)
-            if words.get("storage_options"):
-                from statelake.state_core.files.storage_options import with_storage_options
-
-                place = with_storage_options(place, words["storage_options"])
-        return PlacedSnapshot(**vars(snapshot), place=place, reading=reading, methods=methods)
+    def opened(*values: Any, **words: Any) -> PlacedSnapshot:
+        return replace(open_snapshot(*values, **words), methods=methods)
 
     return opened
 
@@ -396,7 +393,7 @@ def open_snapshot(
     filesystem: Any = None,
     storage_options: Mapping[str, str] | None = None,
     partial: bool = False,
-) -> Snapshot:
+) -> PlacedSnapshot:
     """Open a savepoint or a retained checkpoint.
 
     Args:
@@ -423,10 +420,14 @@ def open_snapshot(
 
         location = with_storage_options(location, storage_options)
     directory = snapshot_directory(location, filesystem)
-    files = StateFiles(directory, tuple(allow_external))
+    is_elsewhere = filesystem is not None or isinstance(location, Directory)
+    place = None if is_elsewhere else os.fspath(cast("str", location))
+    reading: dict[str, Any] = {"allow_external": tuple(allow_external), "uids": tuple(uids),
+                               "plan": plan, "decode": tuple(decode)}  # fmt: skip
+    files = StateFiles(directory, reading["allow_external"])
     metadata = read_metadata(files.metadata(), files.metadata_path)
     files.heads.flink = major_version(metadata.version)
-    uid_of = {operator_id_of_uid(uid): uid for uid in uids}
+    uid_of = {operator_id_of_uid(uid): uid for uid in reading["uids"]}
     for contradiction in find_contradictions(metadata.operators, uid_of):
         where, path = contradiction.place, files.metadata_path
         raise contradiction.error.within(f"{path}, {where}" if where else path)
@@ -434,7 +435,7 @@ def open_snapshot(
         _open_operator(operator, files, uid_of, partial=partial) for operator in metadata.operators
     )
     kind, format_name = kind_and_format(metadata)
-    snapshot = Snapshot(
+    snapshot = PlacedSnapshot(
         directory.uri,
         metadata.version,
         metadata.checkpoint_id,
@@ -444,18 +445,19 @@ def open_snapshot(
         metadata,
         files,
         partial,
+        place,
+        reading,
     )
     if plan is not None:
         snapshot = with_plan(snapshot, plan)
-    forms = tuple(decode)
-    if forms:
+    if reading["decode"]:
         from statelake.state_core.formats.contents import with_contents
 
-        snapshot = with_contents(snapshot, forms)
+        snapshot = with_contents(snapshot, reading["decode"])
     return snapshot
 
 
-def with_plan(snapshot: Snapshot, file: str | os.PathLike[str]) -> Snapshot:
+def with_plan(snapshot: _Snapshot, file: str | os.PathLike[str]) -> _Snapshot:
     """Return a snapshot with the names that a plan gives to its operators and rows.
 
     Args:

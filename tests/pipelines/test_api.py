@@ -158,6 +158,13 @@ def test_a_savepoint_and_a_lakes_snapshot_are_shown_alike(made: sl.Job, tmp_path
     for state, weights in savepoint.top(2)["kinds"].items():
         assert weights.heaviest() == stored.top(2)["kinds"][state].heaviest()
     assert (savepoint.taken_at, made.newest().name) == (stored.taken_at, "tuesday")
+    counts = [
+        {state.name: (state.entries, state.size, state.schema) for state in operator.keyed_states}
+        for each in (savepoint, stored)
+        for operator in each.describe(schema=True).operators
+        if operator.label == "kinds"
+    ]
+    assert counts[0] == counts[1]
     (keyed, *_) = savepoint.describe(keys=True).operators
     assert keyed.heaviest_key is not None
     for write in (stored.report, partial(sl.report, DEMO / "monday")):

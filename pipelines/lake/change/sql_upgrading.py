@@ -765,10 +765,7 @@ class _SqlUpgrade(Derivation):
         partitioned = [beside.partition_by] if beside.partition_by else []
         if present is not None and present.metadata().partition_columns != partitioned:
             table = replace(table, path=path_beside(path, table))
-        state = StateRecord(
-            kind.name, kind.kind.value, table.path, kind.namespace_type, kind.value_type,
-            kind.user_key_type, kind.with_ttl, kind.meta_info,
-        )  # fmt: skip
+        state = StateRecord.of(kind, table.path)
         self.states[operator.operator_id, state.name] = StateUpgrade(
             state.name, column.view, state.meta_info, names=RowNames(alias=column.alias)
         )

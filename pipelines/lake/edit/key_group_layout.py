@@ -327,16 +327,13 @@ class KeyGroupLayout:
         for _, table_state in self.after.states if self.after != self.before else ():
             new = self.after.parse(table_state)[0]
             if new.name == state.name:
+                names = replace(table_state.names, alias=table_state.names.alias or state.alias)
                 state = replace(
                     state,
                     meta_info=table_state.meta_info,
                     value_type=new.value_type,
                     ttl=new.with_ttl,
-                    user_key_names=list(table_state.names.user_key),
-                    value_names=list(table_state.names.value),
-                    content=table_state.names.content,
-                    alias=table_state.names.alias or state.alias,
-                )
+                ).named(names)
         return state.with_key_groups([*kept, *counts.get(state.name, ())])
 
 

@@ -584,21 +584,7 @@ def _describe_operator(
     for state in operator.keyed_states:
         sums = [result.sums[state.name] for result in results if state.name in result.sums]
         groups = [group for of_slice in sums for group in key_group_records(of_slice)]
-        recorded = StateRecord(
-            name=state.name,
-            kind=state.kind.value,
-            table=owner[state.name],
-            namespace_type=state.namespace_type,
-            value_type=state.value_type,
-            user_key_type=state.user_key_type,
-            ttl=state.with_ttl,
-            meta_info=state.meta_info,
-            user_key_names=list(state.names.user_key),
-            value_names=list(state.names.value),
-            content=state.names.content,
-            alias=state.names.alias,
-        )
-        states.append(recorded.with_key_groups(groups))
+        states.append(StateRecord.of(state, owner[state.name]).with_key_groups(groups))
     return OperatorRecord(
         operator.operator_id,
         operator.uid,

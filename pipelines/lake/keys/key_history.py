@@ -259,13 +259,7 @@ def _named_like(operator: OperatorRecord, named: OperatorRecord | None) -> Opera
         return operator
     alike = {(each.name, each.meta_info): each for each in named.states}
     states = [
-        replace(
-            each,
-            user_key_names=other.user_key_names,
-            value_names=other.value_names,
-            content=other.content,
-            alias=other.alias,
-        )
+        each.named(named.names_of(other))
         if (other := alike.get((each.name, each.meta_info))) is not None
         else each
         for each in operator.states

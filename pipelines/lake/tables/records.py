@@ -26,7 +26,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import METADATA_V
 from statelake.state_core.model.handles import DistributionMode
 from statelake.state_core.model.key_groups import MAX_PARALLELISM_LIMIT
 from statelake.state_core.model.measure import GroupSums
-from statelake.state_core.model.snapshot import RowNames, StateKind
+from statelake.state_core.model.snapshot import KeyedState, RowNames, StateKind
 from statelake.state_core.printable import printable
 
 Name: TypeAlias = Annotated[str, Meta(min_length=1)]
@@ -164,6 +164,21 @@ class StateRecord:
     value_names: list[str] = field(default_factory=list)
     content: str = ""
     alias: str = ""
+
+    @classmethod
+    def of(cls, state: KeyedState, table: str) -> StateRecord:
+        """Return a state without key groups, whose rows are in a table."""
+        return cls(
+            state.name, state.kind.value, table, state.namespace_type, state.value_type,
+            state.user_key_type, state.with_ttl, state.meta_info,
+        ).named(state.names)  # fmt: skip
+
+    def named(self, names: RowNames) -> StateRecord:
+        """Return it with the names of its rows' fields; its operator has those of the key."""
+        return replace(
+            self, user_key_names=list(names.user_key), value_names=list(names.value),
+            content=names.content, alias=names.alias,
+        )  # fmt: skip
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -103,7 +103,7 @@ def test_every_command_has_the_same_options(name: str) -> None:
         assert command is not None
         for param in command.params:
             if param.name in {"lake", "job", "engine"}:
-                assert isinstance(param, options._Configured), (name, param.name)
+                assert isinstance(param, options.Configured), (name, param.name)
 
 
 class TestWhereTheFileIs:
