@@ -42,7 +42,7 @@ from statelake.state_core.model.handles import (
     StreamHandle,
 )
 from statelake.state_core.model.key_groups import operator_id_of_uid
-from statelake.state_core.printable import Printed, bytes_text, count_text
+from statelake.state_core.printable import Printed, bytes_text, faults_text
 
 Progress = Callable[[int, int], None]
 SHOWN = 200  # the largest number of faults in text
@@ -100,11 +100,6 @@ class IntegrityReport(Printed):
             yield ""
         for skipped in self.unchecked:
             yield f"not checked: {skipped}"
-
-
-def faults_text(faults: int) -> str:
-    """Return a number of faults in words; `sound` without one."""
-    return count_text(faults, "fault") if faults else "sound"
 
 
 @dataclass
