@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum, IntEnum
 
 from statelake.state_core.errors import LegalityError
@@ -80,56 +79,6 @@ _WHY_NOT = {
     IDENTICAL: "state of mode IDENTICAL is kept the same by a Broadcast stream, and none is an"
     " input",
 }
-
-
-@dataclass(frozen=True)
-class FlinkDifference:
-    """A difference between Flink 2.3.0 (`flink-datastream`) and the tables.
-
-    Attributes:
-        inputs: The inputs of the functions concerned; None for all functions.
-        mode: The redistribution mode of the states concerned.
-        text: The behaviour of Flink.
-        at_build: Whether it shows when the job is built.
-    """
-
-    inputs: tuple[StreamKind, ...] | None
-    mode: RedistributionMode
-    text: str
-    at_build: bool = True
-
-
-FLINK_DIFFERENCES = (
-    FlinkDifference(
-        (G, G),
-        NONE,
-        "connecting two Global streams rejects NONE when the job is built. (The published text of"
-        " the FLIP has two marks in this row, as Flink has it; the rule beneath its first table,"
-        " that NONE can be accessed over Keyed and Global streams, is what is followed here.)",
-    ),
-    FlinkDifference(
-        (B, K),
-        IDENTICAL,
-        "the processing of the Keyed side is handed a broadcast state that it can write; so it is"
-        " with B + NK.",
-        at_build=False,
-    ),
-    FlinkDifference(
-        None,
-        IDENTICAL,
-        "a non-partitioned context has no state manager: the broadcast side reaches even its own"
-        " broadcast state inside `applyToAllPartitions` only, where over a Keyed stream it is"
-        " called once for each key that the subtask has seen since it was started.",
-        at_build=False,
-    ),
-    FlinkDifference(
-        None,
-        IDENTICAL,
-        "a list may be declared IDENTICAL, and lies in keyed state then; here it is refused, as"
-        " nothing would keep such lists the same.",
-        at_build=False,
-    ),
-)
 
 
 def cell(inputs: tuple[StreamKind, ...], side: InputSide, mode: RedistributionMode) -> Cell:

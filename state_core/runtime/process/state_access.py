@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from statelake.state_core.errors import LegalityError
+from statelake.state_core.runtime.backends.states.operator_state import BroadcastState
 from statelake.state_core.runtime.declarations.jobs import InputSide, OperatorDeclaration
 from statelake.state_core.runtime.declarations.states import RedistributionMode, StateDeclaration
 from statelake.state_core.runtime.legality.rules import Access, access, refusal
@@ -83,38 +84,25 @@ class StateManager:
         return refused or LegalityError("the state is read-only", place=declaration.place)
 
 
-class ReadOnlyBroadcastState:
+class ReadOnlyBroadcastState(BroadcastState):
     """A broadcast state for the other input, which may only read it: Flink's class of that name."""
 
-    def __init__(self, state: Any, error: Callable[[], LegalityError]) -> None:
-        self._state = state
+    def __init__(self, state: BroadcastState, error: Callable[[], LegalityError]) -> None:
+        super().__init__(state.stored)
         self._error = error
-
-    def get(self, user_key: Any) -> Any:
-        """Return the value of a key; None without a value."""
-        return self._state.get(user_key)
-
-    def contains(self, user_key: Any) -> bool:
-        """Return whether a key has a value."""
-        contained: bool = self._state.contains(user_key)
-        return contained
-
-    def entries(self) -> list[tuple[Any, Any]]:
-        """Return all entries."""
-        return list(self._state.entries())
 
     def keys(self) -> list[Any]:
         """Return all keys."""
-        return [key for key, _ in self._state.entries()]
+        return [key for key, _ in self.entries()]
 
     def values(self) -> list[Any]:
         """Return all values."""
-        return [value for _, value in self._state.entries()]
+        return [value for _, value in self.entries()]
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         return iter(self.entries())
 
-    def put(self, *_: Any) -> None:
+    def put(self, *_: Any, **__: Any) -> None:
         """Refuse to write.
 
         Raises:

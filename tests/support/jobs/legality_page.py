@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from statelake.state_core.runtime.declarations.jobs import OperatorDeclaration, StreamKind
 from statelake.state_core.runtime.declarations.states import RedistributionMode
 from statelake.state_core.runtime.legality.rules import (
-    FLINK_DIFFERENCES,
     HOW_TO_DECLARE,
     ONE_INPUT,
     TWO_INPUTS,
@@ -15,7 +15,60 @@ from statelake.state_core.runtime.legality.rules import (
     mode_fault,
 )
 
-__all__ = ["document"]
+__all__ = ["FLINK_DIFFERENCES", "document"]
+
+G, _, K, B = StreamKind
+NONE, _, IDENTICAL = RedistributionMode
+
+
+@dataclass(frozen=True)
+class FlinkDifference:
+    """A difference between Flink 2.3.0 (`flink-datastream`) and the tables.
+
+    Attributes:
+        inputs: The inputs of the functions concerned; None for all functions.
+        mode: The redistribution mode of the states concerned.
+        text: The behaviour of Flink.
+        at_build: Whether it shows when the job is built.
+    """
+
+    inputs: tuple[StreamKind, ...] | None
+    mode: RedistributionMode
+    text: str
+    at_build: bool = True
+
+
+FLINK_DIFFERENCES = (
+    FlinkDifference(
+        (G, G),
+        NONE,
+        "connecting two Global streams rejects NONE when the job is built. (The published text of"
+        " the FLIP has two marks in this row, as Flink has it; the rule beneath its first table,"
+        " that NONE can be accessed over Keyed and Global streams, is what is followed here.)",
+    ),
+    FlinkDifference(
+        (B, K),
+        IDENTICAL,
+        "the processing of the Keyed side is handed a broadcast state that it can write; so it is"
+        " with B + NK.",
+        at_build=False,
+    ),
+    FlinkDifference(
+        None,
+        IDENTICAL,
+        "a non-partitioned context has no state manager: the broadcast side reaches even its own"
+        " broadcast state inside `applyToAllPartitions` only, where over a Keyed stream it is"
+        " called once for each key that the subtask has seen since it was started.",
+        at_build=False,
+    ),
+    FlinkDifference(
+        None,
+        IDENTICAL,
+        "a list may be declared IDENTICAL, and lies in keyed state then; here it is refused, as"
+        " nothing would keep such lists the same.",
+        at_build=False,
+    ),
+)
 
 HEAD = """\
 # Legality of declared states

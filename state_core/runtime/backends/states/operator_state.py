@@ -125,22 +125,22 @@ class BroadcastState:
 
     def __init__(self, stored: _StoredState) -> None:
         assert stored.layout.key is not None  # noqa: S101 - of every broadcast state
-        self._stored = stored
+        self.stored = stored
         self._key: TypeSerializer = stored.layout.key
 
     @property
     def name(self) -> str:
         """The name of the state."""
-        return self._stored.info.name
+        return self.stored.info.name
 
     def get(self, key: Any) -> Any:
         """Return the value of a key; None without a value."""
-        data = self._stored.entries.get(written(self._key, key))
+        data = self.stored.entries.get(written(self._key, key))
         return None if data is None else self._value(data)
 
     def put(self, key: Any, value: Any) -> None:
         """Set the value of a key."""
-        self._stored.entries[written(self._key, key)] = written(self._stored.layout.value, value)
+        self.stored.entries[written(self._key, key)] = written(self.stored.layout.value, value)
 
     def put_all(self, entries: Entries) -> None:
         """Set many values."""
@@ -148,25 +148,25 @@ class BroadcastState:
 
     def remove(self, key: Any) -> None:
         """Remove a key."""
-        self._stored.entries.pop(written(self._key, key), None)
+        self.stored.entries.pop(written(self._key, key), None)
 
     def contains(self, key: Any) -> bool:
         """Return whether the key exists."""
-        return written(self._key, key) in self._stored.entries
+        return written(self._key, key) in self.stored.entries
 
     def entries(self) -> list[tuple[Any, Any]]:
         """Return all keys and values."""
         return [
             (self._key.read(DataInput(key, self.name)), self._value(value))
-            for key, value in self._stored.entries.items()
+            for key, value in self.stored.entries.items()
         ]
 
     def clear(self) -> None:
         """Remove all keys."""
-        self._stored.entries = {}
+        self.stored.entries = {}
 
     def _value(self, data: bytes) -> Any:
-        return self._stored.layout.value.read(DataInput(data, self.name))
+        return self.stored.layout.value.read(DataInput(data, self.name))
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ from statelake.state_core.runtime.declarations import (
     declare_operator,
 )
 from statelake.state_core.runtime.legality.rules import (
-    FLINK_DIFFERENCES,
     ONE_INPUT,
     TWO_INPUTS,
     check_operator,
 )
+from tests.support.jobs.legality_page import FLINK_DIFFERENCES
 from tests.support.savepoints.golden_cases import GOLDEN
 
 B = StreamKind.BROADCAST
