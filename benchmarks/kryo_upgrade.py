@@ -21,6 +21,8 @@ from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.state_core.formats.writing.new_snapshot import write_snapshot
 from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator
+from statelake.state_core.kernels.skip import IS_EXACT
+from statelake.state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
 from statelake.state_core.serializers.composite.structs import TupleSerializerSnapshot
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.opaque_values import undecoded
@@ -41,11 +43,10 @@ SUMS = {"price": "BigDecimal", "day": "LocalDate", "at": "LocalDateTime", "count
 ONE_CORE = LocalEngine(1)
 
 
-def _written(java_class: str, value: object, version: KryoVersion) -> bytes:
-    """Return an object as a Flink writes it."""
-    return (
-        kryo_snapshot().of_class(java_class).values(version).write(Item(java_class, value), version)
-    )
+def _written(java_class: str, value: object, version: KryoVersion, declared: str = "") -> bytes:
+    """Return an object as a Flink writes it, whose type has a class of its own if it is given."""
+    values = kryo_snapshot().of_class(declared or java_class).values(version)
+    return values.write(Item(java_class, value), version)
 
 
 def _texts(number: int) -> list[Item]:
@@ -57,12 +58,15 @@ def _states(count: int, version: KryoVersion) -> dict[str, tuple[TypeSerializerS
     """Return the type, and the values, of each state."""
     random = Random(31)  # noqa: S311 - values that are the same in each run
 
-    def written(java_class: str, value: Callable[[int], object]) -> list[bytes]:
-        return [_written(java_class, value(each), version) for each in range(count)]
+    def written(java_class: str, value: Callable[[int], object], declared: str = "") -> list[bytes]:
+        return [_written(java_class, value(each), version, declared) for each in range(count)]
+
+    def entries(each: int) -> list[tuple[Item, Item]]:
+        return [(text, Item(LONG, each)) for text in _texts(each)]
 
     uuids = written(UUID, lambda _: str(uuid.UUID(int=random.getrandbits(128))))
     lists = written(LIST, _texts)
-    maps = written(MAP, lambda each: [(text, Item(LONG, each)) for text in _texts(each)])
+    maps = written(MAP, entries)
     objects = written(SHOP, lambda each: {
         "id": each, "name": Item(TEXT, f"shop {each}"),
         "opened": Item("java.time.Instant", (each, 0)), "tags": Item(LIST, _texts(each)),
@@ -75,6 +79,21 @@ def _states(count: int, version: KryoVersion) -> dict[str, tuple[TypeSerializerS
     pair = TupleSerializerSnapshot.around(parse_type("Long"), kryo_snapshot().of_class(UUID))
     pair.tuple_class = "org.apache.flink.api.java.tuple.Tuple2"
     pairs = [number.to_bytes(8, "big") + each for number, each in enumerate(uuids)]
+    names = {"scores": "java.util.Map", "seen": "java.util.Collection", "tags": "java.util.List"}
+    parts = [
+        written(MAP, entries, names["scores"]),
+        written(LIST, lambda each: [Item("java.time.Instant", (each, 1000))], names["seen"]),
+        written(LIST, _texts, names["tags"]),
+        uuids,
+    ]
+    kinds = {
+        name: kryo_snapshot().of_class(each) for name, each in {**names, "token": UUID}.items()
+    }
+    pojo = PojoSerializerSnapshot.of("com.acme.Customer", kinds)
+    pojos = [
+        bytes([IS_EXACT]) + b"".join(b"\0" + part for part in row)
+        for row in zip(*parts, strict=True)
+    ]
     return {
         "UUIDs": (kryo_snapshot().of_class(UUID), pa.array(uuids)),
         "tuples of a long and a UUID": (pair, pa.array(pairs)),
@@ -82,6 +101,7 @@ def _states(count: int, version: KryoVersion) -> dict[str, tuple[TypeSerializerS
         "maps of three texts": (kryo_snapshot().of_class(MAP), pa.array(maps)),
         "objects of four fields": (kryo_snapshot().of_class(SHOP), pa.array(objects)),
         "objects of sums and dates": (kryo_snapshot().of_class(RECEIPT), pa.array(receipts)),
+        "POJOs of four parts by Kryo": (pojo, pa.array(pojos)),
     }
 
 

@@ -77,6 +77,7 @@ LONGEST_ASCII, LONGEST_ASCII_2 = 32, 63
 # and that was there before; of an untold one a class, a reference or a number of parts is not known
 WRITTEN, REPEATED, UNTOLD = 0, 1, 2
 MOST_CONSTANTS = 63
+HALVES = 6  # bytes of a character of two units of UTF-16
 # the longest content besides bytes, text and arrays, with all that precedes it but names
 ROOM = 64
 # a line of the stack: objects left, how they are written, where their fields are or which class
@@ -600,6 +601,27 @@ def parts_within(lines, counts, behind, offsets, parts):
             line = behind[line]
 
 
+@helper
+def put_halves(data, at, stop, out, to):
+    """Write a character of two units of UTF-16; return the end, -1 if the second one is not there.
+
+    Args:
+        data: Text with each half in three bytes.
+        at: Where the first half begins, which is one of a character if it is not the second.
+        stop: The end of the text.
+        out, to: Where the four bytes of UTF-8 are written.
+    """
+    if stop - at < HALVES or u8(data, at + 1) > 0xAF:
+        return np.int64(-1)
+    if u8(data, at + 3) != 0xED or u8(data, at + 4) < 0xB0:
+        return np.int64(-1)
+    high = (u8(data, at + 1) & 0x0F) << 6 | u8(data, at + 2) & 0x3F
+    low = (u8(data, at + 4) & 0x0F) << 6 | u8(data, at + 5) & 0x3F
+    point = 0x10000 + (high << 10 | low)
+    to = put(out, put(out, to, 0xF0 | point >> 18), 0x80 | point >> 12 & 0x3F)
+    return put(out, put(out, to, 0x80 | point >> 6 & 0x3F), 0x80 | point & 0x3F)
+
+
 @kernel("int64(U8R, I64R, I64R, I64R, I64R, I64R, I32, U8)")
 def read_texts(data, lines, kind, start, end, number, offsets, out):
     """Read text as UTF-8, one behind the other.
@@ -634,19 +656,10 @@ def read_texts(data, lines, kind, start, end, number, offsets, out):
                 at += 1
                 to += 1
                 continue
-            if stop - at < 6 or u8(data, at + 1) > 0xAF:
+            to = put_halves(data, at, stop, out, to)
+            if to < 0:
                 return np.int64(FAILED)
-            if u8(data, at + 3) != 0xED or u8(data, at + 4) < 0xB0:
-                return np.int64(FAILED)
-            high = (u8(data, at + 1) & 0x0F) << 6 | u8(data, at + 2) & 0x3F
-            low = (u8(data, at + 4) & 0x0F) << 6 | u8(data, at + 5) & 0x3F
-            point = 0x10000 + (high << 10 | low)
-            out[np.uintp(to)] = 0xF0 | point >> 18
-            out[np.uintp(to + 1)] = 0x80 | point >> 12 & 0x3F
-            out[np.uintp(to + 2)] = 0x80 | point >> 6 & 0x3F
-            out[np.uintp(to + 3)] = 0x80 | point & 0x3F
-            at += 6
-            to += 4
+            at += HALVES
     offsets[lines.size] = to
     return to
 

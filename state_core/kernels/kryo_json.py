@@ -10,7 +10,14 @@ import numpy as np
 
 from statelake.state_core.kernels.bytes_at import copy, put, u8
 from statelake.state_core.kernels.compiler import helper, kernel
-from statelake.state_core.kernels.kryo import DEEPEST, NULL, REFERENCE, class_named
+from statelake.state_core.kernels.kryo import (
+    DEEPEST,
+    HALVES,
+    NULL,
+    REFERENCE,
+    class_named,
+    put_halves,
+)
 
 FAILED = -2  # the class of what has to be made by itself
 # ways: a collection and a map are a list and a list of pairs, an `ArrayList` and a `HashMap` whose
@@ -97,16 +104,10 @@ def _put_text(data, start, stop, is_ascii, out, at):
         elif byte != 0xED or u8(data, start) < 0xA0:
             at = put(out, at, byte)
         else:  # half of a character, and the other half
-            if stop - start < 5 or u8(data, start) > 0xAF:
-                return np.int64(-1)
-            if u8(data, start + 2) != 0xED or u8(data, start + 3) < 0xB0:
-                return np.int64(-1)
-            high = (u8(data, start) & 0x0F) << 6 | u8(data, start + 1) & 0x3F
-            low = (u8(data, start + 3) & 0x0F) << 6 | u8(data, start + 4) & 0x3F
-            point = 0x10000 + (high << 10 | low)
-            at = _put2(out, at, 0xF0 | point >> 18, 0x80 | point >> 12 & 0x3F)
-            at = _put2(out, at, 0x80 | point >> 6 & 0x3F, 0x80 | point & 0x3F)
-            start += 5
+            at = put_halves(data, start - 1, stop, out, at)
+            if at < 0:
+                return at
+            start += HALVES - 1
     return put(out, at, QUOTE)
 
 

@@ -95,15 +95,18 @@ class EnumColumn(ScalarColumn):
     def many(self, table: MarkedTable, lines: I64Array) -> pa.Array:
         """Return the column of many constants."""
         right = table.of_class(lines, self.java_class)
-        if not right.any():
-            return pa.nulls(len(lines), self.arrow_type)
-        return table.parts.constants(np.where(right, lines, table.a_null))
+        places = np.where(right, table.parts.number[lines] - 1, 0)
+        return self._constants.take(pa.array(places, mask=~right))
+
+    @property
+    def _constants(self) -> pa.Array:
+        """The names of the constants, in order."""
+        form = self.classes.form_of(self.java_class)
+        return pa.array(form.constants if isinstance(form, EnumForm) else (), pa.string())
 
     def plan(self, values: pa.Array) -> TablePlan:
         """Return the plan by which many constants are written."""
-        form = self.classes.form_of(self.java_class)
-        constants = form.constants if isinstance(form, EnumForm) else ()
-        numbers = pc.index_in(values, value_set=pa.array(constants, pa.string()))
+        numbers = pc.index_in(values, value_set=self._constants)
         if numbers.null_count != values.null_count:
             raise EncodeError(f"no constant of {self.java_class}")
         rows = np.flatnonzero(present_mask(values))

@@ -27,7 +27,7 @@ from statelake.state_core.serializers.framework.columns import (
 )
 from statelake.state_core.serializers.kryo.graph import Classes, Item
 from statelake.state_core.serializers.kryo.java_types import PRIMITIVES, JavaType
-from statelake.state_core.serializers.kryo.objects import EnumForm, FieldForm
+from statelake.state_core.serializers.kryo.objects import FieldForm
 from statelake.state_core.serializers.kryo.uuids import uuid_texts
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 
@@ -355,26 +355,6 @@ class Parts:
         kinds = np.unique(self.kind[lines]).tolist()
         return {self.classes.names[kind] for kind in kinds if kind != kernels.NULL}
 
-    def class_of(self, lines: I64Array) -> str:
-        """Return the class of objects, or null; empty if all are null.
-
-        Raises:
-            EncodeError: They have several.
-        """
-        names = self.classes_of(lines)
-        if len(names) > 1:
-            raise EncodeError(f"objects of {len(names)} classes")
-        return names.pop() if names else ""
-
-    def constants(self, lines: I64Array) -> pa.Array:
-        """Return the names of an enum's constants, and null."""
-        form = self.classes.classes.forms[self.class_of(lines)]
-        if not isinstance(form, EnumForm):
-            raise EncodeError("an object that is no constant of an enum")
-        null = self.kind[lines] == kernels.NULL
-        places = np.where(null, 0, self.number[lines] - 1)
-        return pa.array(form.constants).take(pa.array(places, mask=null))
-
     def elements(
         self, lines: I64Array, forms: frozenset[int] = COLLECTIONS
     ) -> tuple[I64Array, I64Array]:
@@ -407,15 +387,9 @@ class Parts:
         return counts
 
     def fields(self, lines: I64Array, java_class: str) -> dict[str, I64Array]:
-        """Return the lines of the fields of objects of a class, by name.
-
-        Raises:
-            EncodeError: They are of another class, or it has no fields.
-        """
-        form = self.classes.classes.forms.get(java_class)
-        if self.class_of(lines) != java_class or not isinstance(form, FieldForm):
-            raise EncodeError(f"an object that is no {java_class}")
-        names = [name for name, _ in form.in_order]
+        """Return the lines of the fields of objects of a class, by name."""
+        form = self.classes.classes.forms[java_class]
+        names = [name for name, _ in form.in_order] if isinstance(form, FieldForm) else []
         each = self.within(lines, np.full(len(lines), len(names))).reshape(len(lines), len(names))
         return {name: each[:, place].copy() for place, name in enumerate(names)}
 
