@@ -14,7 +14,7 @@ from typing import Any
 
 from statelake.state_core.errors import IncompatibleError
 from statelake.state_core.plans.expressions import Emits, Expression, StoredColumn, expression_of
-from statelake.state_core.plans.lineage import Relation, aggregated
+from statelake.state_core.plans.lineage import Relation, grouping_of
 from statelake.state_core.plans.matches import (
     ColumnMatch,
     Fold,
@@ -78,9 +78,9 @@ def fold_of(
     for kind in new.key_types:
         if kind.nullable and reserved_bytes(kind):
             raise IncompatibleError(f"NULL in {kind}, by which it groups, has two forms")
-    number, grouping = passed_by(plan, new.node.inputs[0]), new.node.spec["grouping"]
+    grouping = grouping_of(new.node, relations[new.node.inputs[0]])
+    number = passed_by(plan, new.node.inputs[0])
     if plan.nodes[number].kind == LOCAL:
-        grouping = plan.nodes[number].spec["grouping"]
         (number,) = plan.nodes[number].inputs
     emitted = _emitted(plan, number, relations, matches)
     source = emitted.match
@@ -215,12 +215,11 @@ def _groups(node: PlanNode, match: OperatorMatch, inputs: Sequence[Relation]) ->
     """Return what another aggregate emits: its key, and what its accumulators come to."""
     assert match.old is not None and match.new is not None  # noqa: S101, PT018 - by _emitted
     (state,) = match.states
-    read, _, _ = aggregated(node, inputs[0])
     columns: list[Expression | str] = [
         StoredColumn(state.old.name, ValuePlace.KEY, index, kind)
         for index, kind in enumerate(match.new.key_types)
     ]
-    calls, emitted = emitted_columns(node, read), node.columns[len(columns) :]
+    calls, emitted = emitted_columns(node, inputs[0]), node.columns[len(columns) :]
     if len(calls) != len(emitted):
         raise IncompatibleError(f"{node.label} emits other columns than it holds")
     for (call, stored, at), column in zip(calls, emitted, strict=True):

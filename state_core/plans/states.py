@@ -22,6 +22,7 @@ from statelake.state_core.plans.lineage import (
     aggregated,
     call_of,
     condition_of,
+    grouping_of,
     grouping_sets,
     join_keys,
     join_spec,
@@ -315,26 +316,25 @@ def _chosen(read: Relation, indexes: Sequence[int]) -> tuple[StateColumn, ...]:
 
 def accumulated(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     """Return an aggregate, which holds accumulators."""
-    source, keys, window = aggregated(node, inputs[0])
+    (read,) = inputs
+    keys, window = aggregated(node, read)
+    grouping = grouping_of(node, read)
     windowed = window is not NOTHING
     spec = node.spec
     retracts = bool(spec.get("needRetraction"))
     counted = retracts or _window(node).get("type") == "HoppingWindow"  # which may be empty
-    columns = accumulators(spec["aggCalls"], _retractions(spec), source, hidden_count=counted)
+    columns = accumulators(spec["aggCalls"], _retractions(spec), read, hidden_count=counted)
     if plan.flink >= FIRST_FILTERS:
         columns = [replace(each, unfiltered=False) for each in columns]
     state = NodeState("window-aggs" if windowed else "accState", "accumulators",
                       {ValuePlace.VALUE: tuple(columns)}, updates=retracts)  # fmt: skip
     made = _made(
-        node, _family(node), [source], None, [state],
+        node, _family(node), inputs, grouping, [state],
         {"window": window} if windowed else {},
     )  # fmt: skip
-    sets = grouping_sets(node, inputs[0])
-    own = {inputs[0].sets.rows} if sets and inputs[0].sets else frozenset()
-    return replace(
-        made, keys=tuple(map(bare, keys)), key_types=_types(inputs[0], spec["grouping"]),
-        key_names=names_of(inputs[0], spec["grouping"]), sets=sets, filters=made.filters - own,
-    )  # fmt: skip
+    sets = grouping_sets(node, read)
+    own = {read.sets.rows} if sets and read.sets else frozenset()
+    return replace(made, keys=tuple(map(bare, keys)), sets=sets, filters=made.filters - own)
 
 
 def _family(node: PlanNode) -> str:
