@@ -24,7 +24,7 @@ from statelake.state_core.plans.matches import (
 )
 from statelake.state_core.plans.meanings import WHOLE_NUMBERS, Aggregate, function_name
 from statelake.state_core.plans.plan import Plan, PlanNode
-from statelake.state_core.plans.states import StateColumn, ValuePlace, emitted_columns
+from statelake.state_core.plans.states import StateColumn, ValuePlace
 from statelake.state_core.plans.versions import UNFILTERED
 from statelake.state_core.serializers.sql.binary.projected import reserved_bytes
 from statelake.state_core.serializers.sql.types.logical_types import LogicalType
@@ -82,7 +82,7 @@ def fold_of(
     number = passed_by(plan, new.node.inputs[0])
     if plan.nodes[number].kind == LOCAL:
         (number,) = plan.nodes[number].inputs
-    emitted = _emitted(plan, number, relations, matches)
+    emitted = _emitted(plan, number, matches)
     source = emitted.match
     arguments = {index: _held(emitted, index) for index in _read_by(column)}
     if column.unfiltered:
@@ -137,12 +137,7 @@ def _refuse_ttl(match: OperatorMatch) -> None:
                 )
 
 
-def _emitted(
-    plan: Plan,
-    number: int,
-    relations: Mapping[int, Relation],
-    matches: Mapping[int, OperatorMatch],
-) -> _Emitted:
+def _emitted(plan: Plan, number: int, matches: Mapping[int, OperatorMatch]) -> _Emitted:
     """Return what a node emits, by the state of the one that holds it.
 
     Raises:
@@ -151,7 +146,7 @@ def _emitted(
     number = passed_by(plan, number)
     node = plan.nodes[number]
     if node.kind == "calc":
-        below = _emitted(plan, node.inputs[0], relations, matches)
+        below = _emitted(plan, node.inputs[0], matches)
         columns = tuple(expression_of(each, below.columns) for each in node.spec["projection"])
         passed = _conditions(node.spec.get("condition"), below)
         return replace(below, columns=columns, conditions=passed)
@@ -166,7 +161,7 @@ def _emitted(
     _refuse_ttl(match)
     if not match.states or len(match.states) != len(match.old.states):
         raise IncompatibleError(f"what {node.label} holds is not known")
-    return rule(node, match, [relations[each] for each in node.inputs])
+    return rule(node, match)
 
 
 def _conditions(condition: Mapping[str, Any] | None, below: _Emitted) -> tuple[Expression, ...]:
@@ -187,7 +182,7 @@ def _kept(node: PlanNode, state: StateMatch, place: ValuePlace, index: int, name
     return column.old
 
 
-def _rows(node: PlanNode, match: OperatorMatch, _: Sequence[Relation]) -> _Emitted:
+def _rows(node: PlanNode, match: OperatorMatch) -> _Emitted:
     """Return the rows of a node that holds all of the last row of each key."""
     if node.kind == "deduplicate" and not node.spec["keepLastRow"]:
         raise IncompatibleError(f"{node.label} does not hold the rows that it has emitted")
@@ -211,7 +206,7 @@ def _columns(node: PlanNode, state: StateMatch, place: ValuePlace) -> tuple[Expr
     return tuple(columns)
 
 
-def _groups(node: PlanNode, match: OperatorMatch, inputs: Sequence[Relation]) -> _Emitted:
+def _groups(node: PlanNode, match: OperatorMatch) -> _Emitted:
     """Return what another aggregate emits: its key, and what its accumulators come to."""
     assert match.old is not None and match.new is not None  # noqa: S101, PT018 - by _emitted
     (state,) = match.states
@@ -219,21 +214,22 @@ def _groups(node: PlanNode, match: OperatorMatch, inputs: Sequence[Relation]) ->
         StoredColumn(state.old.name, ValuePlace.KEY, index, kind)
         for index, kind in enumerate(match.new.key_types)
     ]
-    calls, emitted = emitted_columns(node, inputs[0]), node.columns[len(columns) :]
+    calls, emitted = node.spec["aggCalls"], node.columns[len(columns) :]
     if len(calls) != len(emitted):
         raise IncompatibleError(f"{node.label} emits other columns than it holds")
-    for (call, stored, at), column in zip(calls, emitted, strict=True):
-        olds = [
-            _kept(node, state, ValuePlace.VALUE, at + index, each.name)
-            for index, each in enumerate(stored)
-        ]
+    for index, (call, column) in enumerate(zip(calls, emitted, strict=True)):
+        own = {
+            at: each for at, each in enumerate(state.new.rows[ValuePlace.VALUE])
+            if each.call == index
+        }  # fmt: skip
+        olds = [_kept(node, state, ValuePlace.VALUE, at, each.name) for at, each in own.items()]
         wrong = [each for each in olds if isinstance(each, str)]
         if wrong:
             columns.append(wrong[0])
             continue
         indexes = [each for each in olds if isinstance(each, int)]
         made = StoredColumn(state.old.name, ValuePlace.VALUE, indexes[0], column.type)
-        columns.append(_emits(call, made, indexes, stored))
+        columns.append(_emits(call, made, indexes, list(own.values())))
     return _Emitted(match, (FoldSide(state.old.name),), (), tuple(columns))
 
 
@@ -254,7 +250,7 @@ def _emits(
     return f"what {function} below it emits is not computed"
 
 
-def _join(node: PlanNode, match: OperatorMatch, _: Sequence[Relation]) -> _Emitted:
+def _join(node: PlanNode, match: OperatorMatch) -> _Emitted:
     """Return the rows of an inner join, of which both sides are held."""
     spec = node.spec["joinSpec"]
     if spec["joinType"] != "INNER":
@@ -271,7 +267,7 @@ def _join(node: PlanNode, match: OperatorMatch, _: Sequence[Relation]) -> _Emitt
     return replace(joined, conditions=_conditions(spec.get("nonEquiCondition"), joined))
 
 
-RULES: Mapping[str, Callable[[PlanNode, OperatorMatch, Sequence[Relation]], _Emitted]] = {
+RULES: Mapping[str, Callable[[PlanNode, OperatorMatch], _Emitted]] = {
     "changelog-normalize": _rows,
     "deduplicate": _rows,
     "group-aggregate": _groups,
