@@ -83,8 +83,6 @@ class NodesAround:
         if not match.misses or match.fate.rank or match.new is None or match.new.family != "groups":
             return match
         (number,) = node.inputs
-        if node.kind == "global-group-aggregate":  # whose calls read what the local one reads
-            (number,) = self.plan.nodes[passed_by(self.plan, number)].inputs
         why = "it is new, and NULL in all rows that came: it counts from now on"
 
         def begun(each: ColumnMatch) -> ColumnMatch:

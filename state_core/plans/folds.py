@@ -29,8 +29,7 @@ from statelake.state_core.plans.versions import UNFILTERED
 from statelake.state_core.serializers.sql.binary.projected import reserved_bytes
 from statelake.state_core.serializers.sql.types.logical_types import LogicalType
 
-PASSED = ("exchange", "mini-batch-assigner", "watermark-assigner")
-LOCAL = "local-group-aggregate"
+PASSED = ("exchange", "mini-batch-assigner", "watermark-assigner", "local-group-aggregate")
 SUMMED = (*WHOLE_NUMBERS, "DECIMAL")
 COMPARED = (
     *SUMMED, "FLOAT", "DOUBLE", "CHAR", "VARCHAR", "DATE", "TIME_WITHOUT_TIME_ZONE",
@@ -79,10 +78,7 @@ def fold_of(
         if kind.nullable and reserved_bytes(kind):
             raise IncompatibleError(f"NULL in {kind}, by which it groups, has two forms")
     grouping = grouping_of(new.node, relations[new.node.inputs[0]])
-    number = passed_by(plan, new.node.inputs[0])
-    if plan.nodes[number].kind == LOCAL:
-        (number,) = plan.nodes[number].inputs
-    emitted = _emitted(plan, number, matches)
+    emitted = _emitted(plan, new.node.inputs[0], matches)
     source = emitted.match
     arguments = {index: _held(emitted, index) for index in _read_by(column)}
     if column.unfiltered:
@@ -98,7 +94,7 @@ def fold_of(
 
 
 def passed_by(plan: Plan, number: int) -> int:
-    """Return the node whose rows come, as they are, through others."""
+    """Return the node whose rows come, as they are, through others; also through a local phase."""
     while plan.nodes[number].kind in PASSED:
         (number,) = plan.nodes[number].inputs
     return number

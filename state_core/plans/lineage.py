@@ -338,7 +338,7 @@ def united(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     # in the same order in all fields: what comes of one table twice must not be mixed up
     by_rows = sorted(
         ((_with_filters(each), each) for each in inputs),
-        key=lambda pair: [(each.text, each.number) for each in (pair[0], *pair[1].fields)],
+        key=lambda pair: [(each.text, id(each)) for each in (pair[0], *pair[1].fields)],
     )
     rows = Series(tuple(rows for rows, _ in by_rows), " UNION ")
     fields = tuple(
