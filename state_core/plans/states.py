@@ -463,17 +463,16 @@ def _views(
     A value is held with a bit for each of the calls, in their order; where all rows are counted, as
     they may be taken back or windows hop, with a count, or an array of counts for several calls.
     """
-    filters: dict[tuple[int, ...], list[Meaning]] = {}
     places: dict[tuple[int, ...], list[int]] = {}
+    filters: dict[tuple[int, ...], tuple[Meaning, ...]] = {}
     for index, call in enumerate(calls):
         if call.get("distinct"):
-            condition = call.get("filterArg", -1)
-            only = source.fields[condition] if condition >= 0 else NOTHING
-            filters.setdefault(tuple(call["argList"]), []).append(only)
-            places.setdefault(tuple(call["argList"]), []).append(index)
+            arguments, only = tuple(call["argList"]), call_of(call, source).only or NOTHING
+            places.setdefault(arguments, []).append(index)
+            filters[arguments] = *filters.get(arguments, ()), only
     return {
         arguments: StateColumn(
-            Aggregate("DISTINCT", source.named(arguments), marks=() if bits else tuple(of)),
+            Aggregate("DISTINCT", source.named(arguments), marks=() if bits else of),
             f"DISTINCT {', '.join(source.columns[each].name for each in arguments)}",
             map_view_type().type, EMPTY_VIEW, True, f"distinctAcc_{number}",
             _types(source, arguments), "_".join(["distinct", *names_of(source, arguments)]),
