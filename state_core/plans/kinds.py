@@ -70,11 +70,9 @@ def lineage_of(plan: Plan) -> dict[int, Relation]:
     for node in plan.nodes.values():
         inputs = [relations[each] for each in node.inputs]
         with understood(plan, node):
-            tables = tuple(table for each in inputs for table in each.tables)
-            if node.kind == "table-source-scan":
-                tables = (table_of(node),)
             emits = None if _reads_incremental(node, inputs) else kind_of(node).emits
             relation = (emits or unknown_rows)(node, inputs)
+            tables = tuple(table for each in inputs for table in each.tables) or relation.tables
             updates = relation.updates and node.id not in inserts
             # a local aggregate has rows as they were
             columns = node.columns if relation.grouped is None else relation.columns

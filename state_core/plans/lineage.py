@@ -210,7 +210,8 @@ def scanned(node: PlanNode, _: Sequence[Relation]) -> Relation:
             all_fields = _table_columns(table, names) or fields
             filters |= {expression(each, all_fields) for each in ability.get("predicates") or ()}
     updates = not _only_inserts(resolved.get("options", {}))
-    return Relation(phrase("{}", table), frozenset(filters), fields, node.columns, updates)
+    rows, conditions = phrase("{}", table), frozenset(filters)
+    return Relation(rows, conditions, fields, node.columns, updates, tables=(table,))
 
 
 def _table_columns(table: str, names: Sequence[str]) -> tuple[Meaning, ...]:

@@ -16,7 +16,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
-from statelake.state_core.plans.data_views import EMPTY_VIEW, map_view_type, with_nullable
+from statelake.state_core.plans.data_views import BIGINT, EMPTY_VIEW, map_view_type, with_nullable
 from statelake.state_core.plans.lineage import (
     Relation,
     aggregated,
@@ -38,6 +38,7 @@ from statelake.state_core.plans.lineage import (
 )
 from statelake.state_core.plans.meanings import (
     NOTHING,
+    WHOLE_NUMBERS,
     Aggregate,
     Meaning,
     Series,
@@ -64,7 +65,6 @@ from statelake.state_core.serializers.sql.types.logical_types import (
     SimpleType,
 )
 
-BIGINT = SimpleType("BIGINT")
 STRING = LengthType("VARCHAR")
 MOST_LONG, LEAST_LONG = (1 << 63) - 1, -(1 << 63)
 MAX_DECIMAL = 38
@@ -499,7 +499,7 @@ def _sum_type(kind: LogicalType) -> LogicalType | None:
     """Return the type in which AVG adds values up; None if it has none."""
     if isinstance(kind, DecimalType):
         return DecimalType(MAX_DECIMAL, kind.scale)
-    if kind.root in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT"):
+    if kind.root in WHOLE_NUMBERS:
         return BIGINT
     return SimpleType("DOUBLE") if kind.root in ("FLOAT", "DOUBLE") else None
 
