@@ -13,7 +13,7 @@ from typing import Any
 from statelake.state_core.errors import IncompatibleError
 from statelake.state_core.plans.folds import fold_of, passed_by
 from statelake.state_core.plans.kinds import kind_of
-from statelake.state_core.plans.lineage import Relation, table_of, understood
+from statelake.state_core.plans.lineage import Relation, passed, table_of, understood
 from statelake.state_core.plans.matches import MISSED, ColumnMatch, Fate, Fold, OperatorMatch
 from statelake.state_core.plans.meanings import (
     Meaning,
@@ -83,8 +83,6 @@ class NodesAround:
         if not match.misses or match.fate.rank or match.new is None or match.new.family != "groups":
             return match
         (number,) = node.inputs
-        if node.kind == "global-group-aggregate":  # whose calls read what the local one reads
-            (number,) = self.plan.nodes[passed_by(self.plan, number)].inputs
         why = "it is new, and NULL in all rows that came: it counts from now on"
 
         def begun(each: ColumnMatch) -> ColumnMatch:
@@ -273,7 +271,7 @@ def conditions_passed(
         to = reached[node.id]
         if node.kind == "sink":
             to = {table_of(node): frozenset[Meaning]()}
-        elif node.kind not in ("calc", "union") and not kind_of(node).passes:
+        elif node.kind not in ("calc", "union") and kind_of(node).emits is not passed:
             to = {}
         for number in node.inputs:
             condition = node.spec.get("condition") if node.kind == "calc" else None
@@ -282,8 +280,8 @@ def conditions_passed(
             for table, conditions in to.items():
                 # of several ways a row that passes one is there
                 known = reached[number].get(table)
-                passed = conditions | more
-                reached[number][table] = passed if known is None else known & passed
+                all_of = conditions | more
+                reached[number][table] = all_of if known is None else known & all_of
     return reached
 
 

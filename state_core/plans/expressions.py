@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelake.state_core.plans.lineage import widens
-from statelake.state_core.plans.meanings import WHOLE_NUMBERS
+from statelake.state_core.plans.meanings import MAX_DEPTH, WHOLE_NUMBERS
 from statelake.state_core.plans.plan import plan_type
 from statelake.state_core.plans.states import MAX_DECIMAL, ValuePlace
 from statelake.state_core.serializers.sql.types.logical_types import DecimalType, LogicalType
@@ -47,7 +47,6 @@ LOGIC: Mapping[str, Callable[..., pa.Array]] = {
     "IS FALSE": lambda value: pc.invert(pc.fill_null(value, True)),
     "IS NOT FALSE": lambda value: pc.fill_null(value, True),
 }
-MAX_DEPTH = 200
 _ARROW = {
     "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INTEGER": pa.int32(), "BIGINT": pa.int64(),
 }  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any
 
 from statelake.state_core.errors import IncompatibleError
 from statelake.state_core.plans.expressions import Emits, Expression, StoredColumn, expression_of
-from statelake.state_core.plans.lineage import Relation, aggregated
+from statelake.state_core.plans.lineage import Relation, grouping_of
 from statelake.state_core.plans.matches import (
     ColumnMatch,
     Fold,
@@ -24,13 +24,12 @@ from statelake.state_core.plans.matches import (
 )
 from statelake.state_core.plans.meanings import WHOLE_NUMBERS, Aggregate, function_name
 from statelake.state_core.plans.plan import Plan, PlanNode
-from statelake.state_core.plans.states import StateColumn, ValuePlace, emitted_columns
+from statelake.state_core.plans.states import StateColumn, ValuePlace
 from statelake.state_core.plans.versions import UNFILTERED
 from statelake.state_core.serializers.sql.binary.projected import reserved_bytes
 from statelake.state_core.serializers.sql.types.logical_types import LogicalType
 
-PASSED = ("exchange", "mini-batch-assigner", "watermark-assigner")
-LOCAL = "local-group-aggregate"
+PASSED = ("exchange", "mini-batch-assigner", "watermark-assigner", "local-group-aggregate")
 SUMMED = (*WHOLE_NUMBERS, "DECIMAL")
 COMPARED = (
     *SUMMED, "FLOAT", "DOUBLE", "CHAR", "VARCHAR", "DATE", "TIME_WITHOUT_TIME_ZONE",
@@ -78,11 +77,8 @@ def fold_of(
     for kind in new.key_types:
         if kind.nullable and reserved_bytes(kind):
             raise IncompatibleError(f"NULL in {kind}, by which it groups, has two forms")
-    number, grouping = passed_by(plan, new.node.inputs[0]), new.node.spec["grouping"]
-    if plan.nodes[number].kind == LOCAL:
-        grouping = plan.nodes[number].spec["grouping"]
-        (number,) = plan.nodes[number].inputs
-    emitted = _emitted(plan, number, relations, matches)
+    grouping = grouping_of(new.node, relations[new.node.inputs[0]])
+    emitted = _emitted(plan, new.node.inputs[0], matches)
     source = emitted.match
     arguments = {index: _held(emitted, index) for index in _read_by(column)}
     if column.unfiltered:
@@ -98,7 +94,7 @@ def fold_of(
 
 
 def passed_by(plan: Plan, number: int) -> int:
-    """Return the node whose rows come, as they are, through others."""
+    """Return the node whose rows come, as they are, through others; also through a local phase."""
     while plan.nodes[number].kind in PASSED:
         (number,) = plan.nodes[number].inputs
     return number
@@ -137,12 +133,7 @@ def _refuse_ttl(match: OperatorMatch) -> None:
                 )
 
 
-def _emitted(
-    plan: Plan,
-    number: int,
-    relations: Mapping[int, Relation],
-    matches: Mapping[int, OperatorMatch],
-) -> _Emitted:
+def _emitted(plan: Plan, number: int, matches: Mapping[int, OperatorMatch]) -> _Emitted:
     """Return what a node emits, by the state of the one that holds it.
 
     Raises:
@@ -151,7 +142,7 @@ def _emitted(
     number = passed_by(plan, number)
     node = plan.nodes[number]
     if node.kind == "calc":
-        below = _emitted(plan, node.inputs[0], relations, matches)
+        below = _emitted(plan, node.inputs[0], matches)
         columns = tuple(expression_of(each, below.columns) for each in node.spec["projection"])
         passed = _conditions(node.spec.get("condition"), below)
         return replace(below, columns=columns, conditions=passed)
@@ -166,7 +157,7 @@ def _emitted(
     _refuse_ttl(match)
     if not match.states or len(match.states) != len(match.old.states):
         raise IncompatibleError(f"what {node.label} holds is not known")
-    return rule(node, match, [relations[each] for each in node.inputs])
+    return rule(node, match)
 
 
 def _conditions(condition: Mapping[str, Any] | None, below: _Emitted) -> tuple[Expression, ...]:
@@ -187,7 +178,7 @@ def _kept(node: PlanNode, state: StateMatch, place: ValuePlace, index: int, name
     return column.old
 
 
-def _rows(node: PlanNode, match: OperatorMatch, _: Sequence[Relation]) -> _Emitted:
+def _rows(node: PlanNode, match: OperatorMatch) -> _Emitted:
     """Return the rows of a node that holds all of the last row of each key."""
     if node.kind == "deduplicate" and not node.spec["keepLastRow"]:
         raise IncompatibleError(f"{node.label} does not hold the rows that it has emitted")
@@ -211,30 +202,30 @@ def _columns(node: PlanNode, state: StateMatch, place: ValuePlace) -> tuple[Expr
     return tuple(columns)
 
 
-def _groups(node: PlanNode, match: OperatorMatch, inputs: Sequence[Relation]) -> _Emitted:
+def _groups(node: PlanNode, match: OperatorMatch) -> _Emitted:
     """Return what another aggregate emits: its key, and what its accumulators come to."""
     assert match.old is not None and match.new is not None  # noqa: S101, PT018 - by _emitted
     (state,) = match.states
-    read, _, _ = aggregated(node, inputs[0])
     columns: list[Expression | str] = [
         StoredColumn(state.old.name, ValuePlace.KEY, index, kind)
         for index, kind in enumerate(match.new.key_types)
     ]
-    calls, emitted = emitted_columns(node, read), node.columns[len(columns) :]
+    calls, emitted = node.spec["aggCalls"], node.columns[len(columns) :]
     if len(calls) != len(emitted):
         raise IncompatibleError(f"{node.label} emits other columns than it holds")
-    for (call, stored, at), column in zip(calls, emitted, strict=True):
-        olds = [
-            _kept(node, state, ValuePlace.VALUE, at + index, each.name)
-            for index, each in enumerate(stored)
-        ]
+    for index, (call, column) in enumerate(zip(calls, emitted, strict=True)):
+        own = {
+            at: each for at, each in enumerate(state.new.rows[ValuePlace.VALUE])
+            if each.call == index
+        }  # fmt: skip
+        olds = [_kept(node, state, ValuePlace.VALUE, at, each.name) for at, each in own.items()]
         wrong = [each for each in olds if isinstance(each, str)]
         if wrong:
             columns.append(wrong[0])
             continue
         indexes = [each for each in olds if isinstance(each, int)]
         made = StoredColumn(state.old.name, ValuePlace.VALUE, indexes[0], column.type)
-        columns.append(_emits(call, made, indexes, stored))
+        columns.append(_emits(call, made, indexes, list(own.values())))
     return _Emitted(match, (FoldSide(state.old.name),), (), tuple(columns))
 
 
@@ -255,7 +246,7 @@ def _emits(
     return f"what {function} below it emits is not computed"
 
 
-def _join(node: PlanNode, match: OperatorMatch, _: Sequence[Relation]) -> _Emitted:
+def _join(node: PlanNode, match: OperatorMatch) -> _Emitted:
     """Return the rows of an inner join, of which both sides are held."""
     spec = node.spec["joinSpec"]
     if spec["joinType"] != "INNER":
@@ -272,7 +263,7 @@ def _join(node: PlanNode, match: OperatorMatch, _: Sequence[Relation]) -> _Emitt
     return replace(joined, conditions=_conditions(spec.get("nonEquiCondition"), joined))
 
 
-RULES: Mapping[str, Callable[[PlanNode, OperatorMatch, Sequence[Relation]], _Emitted]] = {
+RULES: Mapping[str, Callable[[PlanNode, OperatorMatch], _Emitted]] = {
     "changelog-normalize": _rows,
     "deduplicate": _rows,
     "group-aggregate": _groups,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from statelake.state_core.plans import lineage, states
-from statelake.state_core.plans.lineage import Relation, table_of, understood, unknown_rows
+from statelake.state_core.plans.lineage import Relation, passed, table_of, understood, unknown_rows
 from statelake.state_core.plans.meanings import NOTHING, Meaning, Series, ordered, phrase
 from statelake.state_core.plans.plan import Plan, PlanNode
 from statelake.state_core.plans.states import (
@@ -37,7 +37,6 @@ class NodeKind:
         emits: Returns the rows that it emits; None if all of its content says what they are.
         keeps: Returns its states, one by one; None if they are known as a whole, or not there.
         stateless: Whether it keeps nothing.
-        passes: Whether the rows that it emits are those that it reads.
         inserts: Whether it reads inserts alone, by its JSON.
         as_read: Whether it reads inserts alone where those that read it do.
         key: Of a node that is known as a whole, returns the input and its fields that are its key.
@@ -48,7 +47,6 @@ class NodeKind:
     emits: Callable[[PlanNode, Inputs], Relation] | None = None
     keeps: Callable[[Plan, PlanNode, Inputs], NodeStates] | None = None
     stateless: bool = False
-    passes: bool = False
     inserts: Callable[[Spec], bool] = lambda _: False
     as_read: bool = False
     key: Callable[[Spec], tuple[int, Sequence[int]]] = lambda _: (0, ())
@@ -72,15 +70,13 @@ def lineage_of(plan: Plan) -> dict[int, Relation]:
     for node in plan.nodes.values():
         inputs = [relations[each] for each in node.inputs]
         with understood(plan, node):
-            tables = tuple(table for each in inputs for table in each.tables)
-            if node.kind == "table-source-scan":
-                tables = (table_of(node),)
             emits = None if _reads_incremental(node, inputs) else kind_of(node).emits
             relation = (emits or unknown_rows)(node, inputs)
+            tables = tuple(table for each in inputs for table in each.tables) or relation.tables
             updates = relation.updates and node.id not in inserts
-            relations[node.id] = replace(
-                relation, columns=node.columns, tables=tables, updates=updates
-            )
+            # a local aggregate has rows as they were
+            columns = node.columns if relation.grouped is None else relation.columns
+            relations[node.id] = replace(relation, columns=columns, tables=tables, updates=updates)
     return relations
 
 
@@ -137,7 +133,7 @@ def _uses(
             sources[node.id] = frozenset((node.id,))
             uses[node.id] = (set(), set())
             continue
-        if kind_of(node).stateless or kind_of(node).passes:
+        if kind_of(node).stateless or kind_of(node).emits is passed:
             sources[node.id] = frozenset().union(
                 *(sources.get(e, frozenset()) for e in node.inputs)
             )
@@ -165,7 +161,7 @@ def whole_node(node: PlanNode, emitted: Relation, inputs: Inputs) -> NodeStates:
         inputs: What it reads.
     """
     kind = kind_of(node)
-    reads = tuple(phrase("{} ({})", each.rows, _typed_fields(each)) for each in inputs)
+    reads = tuple(map(_typed_rows, inputs))
     filters = frozenset().union(*(each.filters for each in inputs))
     times = [
         not str(each.get("ttl")).startswith("0 ") for each in node.spec.get("state") or ()
@@ -184,9 +180,11 @@ def whole_node(node: PlanNode, emitted: Relation, inputs: Inputs) -> NodeStates:
     )  # fmt: skip
 
 
-def _typed_fields(read: Relation) -> Series:
+def _typed_rows(read: Relation) -> Meaning:
     pairs = zip(read.fields, read.columns, strict=True)
-    return Series(tuple(phrase("{} {}", field, str(column.type)) for field, column in pairs))
+    columns = Series(tuple(phrase("{} {}", field, str(column.type)) for field, column in pairs))
+    groups = Series(read.named(read.grouped or ()))
+    return phrase("{} ({}) BY [{}]" if read.grouped else "{} ({})", read.rows, columns, groups)
 
 
 # --------------------------------------------------------------------------- known as a whole
@@ -253,7 +251,7 @@ def _appended(spec: Spec) -> bool:
 
 
 UNKNOWN = NodeKind()
-_PASSED = NodeKind(lineage.passed, stateless=True, passes=True, as_read=True)
+_PASSED = NodeKind(passed, stateless=True, as_read=True)
 _LOCAL = NodeKind(lineage.partial, stateless=True, inserts=_never_updated)
 _AGGREGATE = NodeKind(lineage.groups, states.accumulated, inserts=_never_updated)
 _GLOBAL = NodeKind(lineage.groups, states.accumulated)
@@ -276,8 +274,8 @@ KINDS: Mapping[str, NodeKind] = {
     "watermark-assigner": _PASSED,
     "mini-batch-assigner": _PASSED,
     "drop-update-before": _PASSED,
-    "sort": NodeKind(lineage.passed, passes=True, as_read=True),
-    "temporal-sort": NodeKind(lineage.passed, states.time_sorted, passes=True, as_read=True),
+    "sort": NodeKind(passed, as_read=True),
+    "temporal-sort": NodeKind(passed, states.time_sorted, as_read=True),
     "changelog-normalize": NodeKind(lineage.normalized, states.normalized, as_read=True),
     "local-group-aggregate": _LOCAL,
     "local-window-aggregate": _LOCAL,

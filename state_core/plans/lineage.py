@@ -52,7 +52,6 @@ INSERT_FORMATS = (
 )  # fmt: skip
 UPSERTS = "upsert-kafka"
 SET_NUMBER = phrase("the number of the grouping set")
-PARTIAL = phrase("a partial aggregate")
 NONE = phrase("none")
 INCREMENTAL = "incremental-group-aggregate"
 
@@ -89,17 +88,6 @@ class GroupingSets:
         }
         return sets if len(set(sets.values())) == len(sets) else {}
 
-    def among(self, grouping: Sequence[int]) -> GroupingSets | None:
-        """Return the same of rows that have some of the fields; None if they tell no set."""
-        if self.at not in grouping:
-            return None
-        absent = {
-            number: frozenset(at for at, index in enumerate(grouping) if index in none)
-            for number, none in self.absent.items()
-        }
-        fields = tuple(self.fields[index] for index in grouping)
-        return GroupingSets(list(grouping).index(self.at), absent, fields, self.rows)
-
 
 @dataclass(frozen=True)
 class Relation:
@@ -111,7 +99,7 @@ class Relation:
         fields: The meaning of each field.
         columns: The fields' names and types.
         updates: Whether rows may be updated or deleted.
-        before: What a local aggregate reads; None for other nodes.
+        grouped: The fields by which a local aggregate has grouped these rows; None of others.
         window: A local aggregate's window.
         tables: The tables that are read, each as often as it is.
         sets: The grouping sets that rows come for; None without.
@@ -123,7 +111,7 @@ class Relation:
     fields: tuple[Meaning, ...]
     columns: tuple[Column, ...]
     updates: bool
-    before: Relation | None = None
+    grouped: tuple[int, ...] | None = None
     window: Meaning = NOTHING
     tables: tuple[str, ...] = ()
     sets: GroupingSets | None = None
@@ -170,7 +158,7 @@ def unknown_rows(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
         "id", "type", "description", "inputProperties", "configuration", "outputType", "state",
     )  # fmt: skip
     spec = _without_defaults({name: e for name, e in node.spec.items() if name not in left_out})
-    reads = [phrase("{} ({})", e.rows, Series((e.before or e).fields)) for e in inputs]
+    reads = [phrase("{} ({})", each.rows, Series(each.fields)) for each in inputs]
     content = json.dumps(spec, sort_keys=True)  # which is not shown
     rows = phrase("{} of {}", node.kind, Series(tuple(reads), " and "), content)
     fields = tuple(phrase("{}[{}]", rows, index) for index in range(len(node.columns)))
@@ -222,7 +210,8 @@ def scanned(node: PlanNode, _: Sequence[Relation]) -> Relation:
             all_fields = _table_columns(table, names) or fields
             filters |= {expression(each, all_fields) for each in ability.get("predicates") or ()}
     updates = not _only_inserts(resolved.get("options", {}))
-    return Relation(phrase("{}", table), frozenset(filters), fields, node.columns, updates)
+    rows, conditions = phrase("{}", table), frozenset(filters)
+    return Relation(rows, conditions, fields, node.columns, updates, tables=(table,))
 
 
 def _table_columns(table: str, names: Sequence[str]) -> tuple[Meaning, ...]:
@@ -290,7 +279,7 @@ def expanded(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
         sets = GroupingSets(at, dict(zip(numbers[at], absent, strict=True)), tuple(parts), rows)
     return replace(
         read, rows=phrase("{} FOR EACH SET", read.rows), fields=fields,
-        filters=read.filters | {rows}, sets=sets, before=None,
+        filters=read.filters | {rows}, sets=sets,
     )  # fmt: skip
 
 
@@ -303,9 +292,15 @@ def _are_numbers(values: Sequence[Any]) -> bool:
     return all(type(each) is int for each in values) and len(set(values)) == len(values)
 
 
+def grouping_of(node: PlanNode, read: Relation) -> Sequence[int]:
+    """Return the fields that an aggregate groups by, of what it or a local one reads."""
+    grouping: Sequence[int] = node.spec["grouping"]
+    return grouping if read.grouped is None else [read.grouped[index] for index in grouping]
+
+
 def _grouped(node: PlanNode, read: Relation) -> tuple[Meaning, ...]:
     """Return the columns that an aggregate groups by, also if they are of sets."""
-    grouping, sets = node.spec["grouping"], read.sets
+    grouping, sets = grouping_of(node, read), read.sets
     if sets is None or not sets.of(grouping):
         return read.named(grouping)
     return tuple(SET_NUMBER if each == sets.at else sets.fields[each] for each in grouping)
@@ -344,7 +339,7 @@ def united(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     # in the same order in all fields: what comes of one table twice must not be mixed up
     by_rows = sorted(
         ((_with_filters(each), each) for each in inputs),
-        key=lambda pair: [(each.text, each.number) for each in (pair[0], *pair[1].fields)],
+        key=lambda pair: [(each.text, id(each)) for each in (pair[0], *pair[1].fields)],
     )
     rows = Series(tuple(rows for rows, _ in by_rows), " UNION ")
     fields = tuple(
@@ -361,35 +356,27 @@ def _with_filters(read: Relation) -> Meaning:
 
 
 def partial(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
-    """Return what a local aggregate has added up, and what it reads."""
+    """Return the rows that a local aggregate reads, as it has grouped them."""
     (read,) = inputs
-    grouping = node.spec["grouping"]
-    keys = read.named(grouping)
-    partial = (PARTIAL,) * (len(node.columns) - len(keys))
-    sets = None if read.sets is None else read.sets.among(grouping)
-    return replace(
-        read, fields=(*keys, *partial), before=read, window=window_of(node, read), sets=sets
-    )
+    return replace(read, grouped=tuple(node.spec["grouping"]), window=window_of(node, read))
 
 
-def aggregated(node: PlanNode, read: Relation) -> tuple[Relation, tuple[Meaning, ...], Meaning]:
-    """Return what an aggregate reads, before a local one; its keys, and its window."""
-    keys = _grouped(node, read)
-    if read.before is None:
-        return read, keys, window_of(node, read)
-    return read.before, keys, read.window
+def aggregated(node: PlanNode, read: Relation) -> tuple[tuple[Meaning, ...], Meaning]:
+    """Return the keys of an aggregate, and its window."""
+    return _grouped(node, read), window_of(node, read) if read.grouped is None else read.window
 
 
 def grouping_sets(node: PlanNode, read: Relation) -> dict[int, frozenset[Meaning]]:
     """Return the grouping sets of an aggregate, by number; empty if it has none."""
-    return {} if read.sets is None else read.sets.of(node.spec["grouping"])
+    return {} if read.sets is None else read.sets.of(grouping_of(node, read))
 
 
 def groups(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     """Return a row for each group."""
-    source, keys, window = aggregated(node, inputs[0])
+    (read,) = inputs
+    keys, window = aggregated(node, read)
     groups = phrase(" BY [{}]{}", listed(keys), _in(window))
-    calls = [call_of(call, source).marked(groups) for call in node.spec["aggCalls"]]
+    calls = [call_of(call, read).marked(groups) for call in node.spec["aggCalls"]]
     properties = [
         phrase("{}{}", each["property"]["kind"], _in(window))
         for each in node.spec.get("namedWindowProperties", ())
@@ -397,11 +384,11 @@ def groups(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     if SET_NUMBER in keys:  # which is another one where the sets are
         keys = tuple(
             field if key is SET_NUMBER else key
-            for key, field in zip(keys, inputs[0].named(node.spec["grouping"]), strict=True)
+            for key, field in zip(keys, read.named(grouping_of(node, read)), strict=True)
         )
     updates = node.kind in ("group-aggregate", "global-group-aggregate")
-    rows, fields = phrase("GROUP {}{}", source.rows, groups), (*keys, *calls, *properties)
-    return Relation(rows, source.filters, fields, node.columns, updates)
+    rows, fields = phrase("GROUP {}{}", read.rows, groups), (*keys, *calls, *properties)
+    return Relation(rows, read.filters, fields, node.columns, updates)
 
 
 def _listed(read: Relation, indexes: Sequence[int]) -> Meaning:

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from threading import Lock
 from typing import Any
 from weakref import WeakValueDictionary
@@ -24,7 +23,6 @@ WHOLE_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
 COMMUTATIVE = ("AND", "OR", "=", "<>", "+", "*")
 _PLAIN = re.compile(r"[A-Za-z_][\w.$-]*")
 _MADE: WeakValueDictionary[tuple[type, tuple[object, ...]], Any] = WeakValueDictionary()
-_NUMBERS = count()
 _LOCK = Lock()
 
 
@@ -51,17 +49,14 @@ class Meaning(metaclass=_OneOfEach):
     Attributes:
         text: What people read, without its end if that is long.
         plain: Whether its values are some of a column, and equal in all types that have them.
-        number: Its place in an order without a meaning.
     """
 
     text: str = field(init=False)
     plain: bool = field(init=False)
-    number: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Give it what follows from its parts, and a number."""
-        text = _text_of(self)[:MOST_LETTERS]
-        self.__dict__.update(text=text, plain=_is_plain(self), number=next(_NUMBERS))
+        """Give it what follows from its parts."""
+        self.__dict__.update(text=_text_of(self)[:MOST_LETTERS], plain=_is_plain(self))
 
     def __repr__(self) -> str:
         """Return its text."""
@@ -195,7 +190,7 @@ NOTHING = phrase("")
 
 def ordered(meanings: Iterable[Meaning]) -> tuple[Meaning, ...]:
     """Return trees in the order of their texts, which is one for the same trees."""
-    return tuple(sorted(meanings, key=lambda each: (each.text, each.number)))
+    return tuple(sorted(meanings, key=lambda each: (each.text, id(each))))
 
 
 def bare(meaning: Meaning) -> Meaning:

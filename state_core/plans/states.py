@@ -16,12 +16,13 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
-from statelake.state_core.plans.data_views import EMPTY_VIEW, map_view_type, with_nullable
+from statelake.state_core.plans.data_views import BIGINT, EMPTY_VIEW, map_view_type, with_nullable
 from statelake.state_core.plans.lineage import (
     Relation,
     aggregated,
     call_of,
     condition_of,
+    grouping_of,
     grouping_sets,
     join_keys,
     join_spec,
@@ -37,6 +38,7 @@ from statelake.state_core.plans.lineage import (
 )
 from statelake.state_core.plans.meanings import (
     NOTHING,
+    WHOLE_NUMBERS,
     Aggregate,
     Meaning,
     Series,
@@ -63,7 +65,6 @@ from statelake.state_core.serializers.sql.types.logical_types import (
     SimpleType,
 )
 
-BIGINT = SimpleType("BIGINT")
 STRING = LengthType("VARCHAR")
 MOST_LONG, LEAST_LONG = (1 << 63) - 1, -(1 << 63)
 MAX_DECIMAL = 38
@@ -315,26 +316,26 @@ def _chosen(read: Relation, indexes: Sequence[int]) -> tuple[StateColumn, ...]:
 
 def accumulated(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     """Return an aggregate, which holds accumulators."""
-    source, keys, window = aggregated(node, inputs[0])
+    (read,) = inputs
+    keys, window = aggregated(node, read)
+    grouping = grouping_of(node, read)
     windowed = window is not NOTHING
     spec = node.spec
     retracts = bool(spec.get("needRetraction"))
     counted = retracts or _window(node).get("type") == "HoppingWindow"  # which may be empty
-    columns = accumulators(spec["aggCalls"], _retractions(spec), source, hidden_count=counted)
+    needs = spec.get("aggCallNeedRetractions") or [retracts] * len(spec["aggCalls"])
+    columns = accumulators(spec["aggCalls"], needs, read, hidden_count=counted)
     if plan.flink >= FIRST_FILTERS:
         columns = [replace(each, unfiltered=False) for each in columns]
     state = NodeState("window-aggs" if windowed else "accState", "accumulators",
                       {ValuePlace.VALUE: tuple(columns)}, updates=retracts)  # fmt: skip
     made = _made(
-        node, _family(node), [source], None, [state],
+        node, _family(node), inputs, grouping, [state],
         {"window": window} if windowed else {},
     )  # fmt: skip
-    sets = grouping_sets(node, inputs[0])
-    own = {inputs[0].sets.rows} if sets and inputs[0].sets else frozenset()
-    return replace(
-        made, keys=tuple(map(bare, keys)), key_types=_types(inputs[0], spec["grouping"]),
-        key_names=names_of(inputs[0], spec["grouping"]), sets=sets, filters=made.filters - own,
-    )  # fmt: skip
+    sets = grouping_sets(node, read)
+    own = {read.sets.rows} if sets and read.sets else frozenset()
+    return replace(made, keys=tuple(map(bare, keys)), sets=sets, filters=made.filters - own)
 
 
 def _family(node: PlanNode) -> str:
@@ -342,12 +343,6 @@ def _family(node: PlanNode) -> str:
     if node.kind == "group-window-aggregate":
         return "group windows"
     return "windows" if node.kind.endswith("window-aggregate") else "groups"
-
-
-def _retractions(spec: Mapping[str, Any]) -> Sequence[bool]:
-    """Return whether each call of an aggregate must retract."""
-    retracts = bool(spec.get("needRetraction"))
-    return spec.get("aggCallNeedRetractions") or [retracts] * len(spec["aggCalls"])
 
 
 def accumulators(
@@ -380,24 +375,6 @@ def accumulators(
                         adds=Added("count", -1))
         )  # fmt: skip
     return [*columns, *views.values()]
-
-
-def emitted_columns(
-    node: PlanNode, read: Relation
-) -> list[tuple[Mapping[str, Any], list[StateColumn], int]]:
-    """Return each call of an aggregate with its columns in the accumulator row, and their place.
-
-    Args:
-        node: The aggregate.
-        read: What its calls refer to.
-    """
-    calls, emitted, at = node.spec["aggCalls"], [], 0
-    pairs = zip(calls, _retractions(node.spec), strict=True)
-    for index, (call, retracts) in enumerate(pairs):
-        made = _accumulator(call, read, index, retracts=retracts)
-        emitted.append((call, made, at))
-        at += len(made)
-    return emitted
 
 
 def _accumulator(
@@ -486,17 +463,16 @@ def _views(
     A value is held with a bit for each of the calls, in their order; where all rows are counted, as
     they may be taken back or windows hop, with a count, or an array of counts for several calls.
     """
-    filters: dict[tuple[int, ...], list[Meaning]] = {}
     places: dict[tuple[int, ...], list[int]] = {}
+    filters: dict[tuple[int, ...], tuple[Meaning, ...]] = {}
     for index, call in enumerate(calls):
         if call.get("distinct"):
-            condition = call.get("filterArg", -1)
-            only = source.fields[condition] if condition >= 0 else NOTHING
-            filters.setdefault(tuple(call["argList"]), []).append(only)
-            places.setdefault(tuple(call["argList"]), []).append(index)
+            arguments, only = tuple(call["argList"]), call_of(call, source).only or NOTHING
+            places.setdefault(arguments, []).append(index)
+            filters[arguments] = *filters.get(arguments, ()), only
     return {
         arguments: StateColumn(
-            Aggregate("DISTINCT", source.named(arguments), marks=() if bits else tuple(of)),
+            Aggregate("DISTINCT", source.named(arguments), marks=() if bits else of),
             f"DISTINCT {', '.join(source.columns[each].name for each in arguments)}",
             map_view_type().type, EMPTY_VIEW, True, f"distinctAcc_{number}",
             _types(source, arguments), "_".join(["distinct", *names_of(source, arguments)]),
@@ -523,7 +499,7 @@ def _sum_type(kind: LogicalType) -> LogicalType | None:
     """Return the type in which AVG adds values up; None if it has none."""
     if isinstance(kind, DecimalType):
         return DecimalType(MAX_DECIMAL, kind.scale)
-    if kind.root in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT"):
+    if kind.root in WHOLE_NUMBERS:
         return BIGINT
     return SimpleType("DOUBLE") if kind.root in ("FLOAT", "DOUBLE") else None
 
@@ -660,43 +636,38 @@ def ranked(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     """Return a TopN, which holds the rows that it emits, or all."""
     (read,) = inputs
     spec = node.spec
-    strategy = spec["rankStrategy"]
-    order = spec["orderBy"]["fields"]
-    sort_key = _chosen(read, [each["index"] for each in order])
-    types = ", ".join(str(column.type) for column in sort_key)
-    rows = row_columns(read)
-    kind = strategy["type"]
+    kind, order = spec["rankStrategy"]["type"], spec["orderBy"]["fields"]
+    sorted_rows = _by_sort_key(read, order)
+    rows = {ValuePlace.VALUE: sorted_rows[ValuePlace.VALUE]}
     if kind == "AppendFast" and _is_as_rows_come(read, order):
         states = [NodeState("counterState", "the number of rows that came")]
     elif kind in FAST and _is_one(spec["rankRange"]):
-        states = [NodeState("Top1-Rank-State", "row", {ValuePlace.VALUE: rows})]
+        states = [NodeState("Top1-Rank-State", "row", rows)]
     elif kind == "AppendFast":
-        states = [
-            NodeState("data-state-with-append", "lists of rows by sort key",
-                      {ValuePlace.USER_KEY: sort_key, ValuePlace.VALUE: rows})
-        ]  # fmt: skip
+        states = [NodeState("data-state-with-append", "lists of rows by sort key", sorted_rows)]
     elif kind == "UpdateFast":
-        unique = _chosen(read, strategy["primaryKeys"])
-        states = [
-            NodeState("data-state-with-update", "rows with ranks by unique key",
-                      {ValuePlace.USER_KEY: unique, ValuePlace.VALUE: rows})
-        ]  # fmt: skip
+        unique = _chosen(read, spec["rankStrategy"]["primaryKeys"])
+        by_key = {ValuePlace.USER_KEY: unique, **rows}
+        states = [NodeState("data-state-with-update", "rows with ranks by unique key", by_key)]
     else:
+        types = ", ".join(str(column.type) for column in sorted_rows[ValuePlace.USER_KEY])
+        by, form = phrase("{} of {}", order_of(order, read), types), "lists of rows by sort key"
         states = [
-            NodeState(
-                "data-state", "lists of rows by sort key",
-                {ValuePlace.USER_KEY: sort_key, ValuePlace.VALUE: rows}, updates=read.updates,
-            ),
-            NodeState(
-                "sorted-map", COUNTS_BY_SORT_KEY,
-                by=phrase("{} of {}", order_of(order, read), types),
-            ),
-        ]  # fmt: skip
+            NodeState("data-state", form, sorted_rows, updates=read.updates),
+            NodeState("sorted-map", COUNTS_BY_SORT_KEY, by=by),
+        ]
     return _made(
         node, f"{node.kind} {kind}", inputs, spec["partition"]["fields"], states,
-        {"order": rank_of(node, read)},
-        _range_text(spec["rankRange"]),
+        {"order": rank_of(node, read)}, _range_text(spec["rankRange"]),
     )  # fmt: skip
+
+
+def _by_sort_key(
+    read: Relation, order: Sequence[Mapping[str, Any]]
+) -> dict[ValuePlace, tuple[StateColumn, ...]]:
+    """Return the rows of a map of rows by what they are sorted by."""
+    sort_key = _chosen(read, [each["index"] for each in order])
+    return {ValuePlace.USER_KEY: sort_key, ValuePlace.VALUE: row_columns(read)}
 
 
 def time_sorted(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
@@ -734,13 +705,11 @@ def window_ranked(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeSt
     """Return a TopN of each window."""
     (read,) = inputs
     spec = node.spec
-    sort_key = _chosen(read, [each["index"] for each in spec["sortSpec"]["fields"]])
-    places = {ValuePlace.USER_KEY: sort_key, ValuePlace.VALUE: row_columns(read)}
-    state = NodeState("window_rank", "lists of rows by sort key", places, -1)
+    rows = _by_sort_key(read, spec["sortSpec"]["fields"])
+    state = NodeState("window_rank", "lists of rows by sort key", rows, -1)
     return _made(
         node, node.kind, inputs, spec["partitionSpec"]["fields"], [state],
-        {"order": rank_of(node, read)},
-        _range_text(spec["rankRange"]),
+        {"order": rank_of(node, read)}, _range_text(spec["rankRange"]),
     )  # fmt: skip
 
 

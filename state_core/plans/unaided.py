@@ -100,7 +100,7 @@ def _is_taken(old: NodeStates, after: dict[int, NodeStates]) -> bool:
 
 
 def _same_types(old: NodeStates, new: NodeStates) -> bool:
-    if len(old.key_types) != len(new.key_types) or old.key_types != new.key_types:
+    if old.key_types != new.key_types:
         return False
     before = {state.name: state for state in old.states}
     return all(
