@@ -312,7 +312,11 @@ def _of_newest(
 
     @wraps(read)
     def method(lake: Catalog, /, *args: Given.args, **options: Given.kwargs) -> Result:
-        return lake.at_one_version(lambda version: read(version, *args, **options))
+        def of_version(version: CatalogVersion) -> Result:
+            result: Result = getattr(version, read.__name__)(*args, **options)
+            return result
+
+        return lake.at_one_version(of_version)
 
     return method
 
