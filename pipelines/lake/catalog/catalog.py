@@ -91,7 +91,7 @@ class BadRow:
     error: DamagedLakeError | UnsafePathError
 
 
-class Listing(NamedTuple):
+class ListedRows(NamedTuple):
     """Snapshots of the catalog, and the rows that are not valid."""
 
     records: list[SnapshotRecord]
@@ -177,10 +177,10 @@ class CatalogVersion:
         existing = {summary.snapshot_id for summary in summaries} | {row.snapshot_id for row in bad}
         return snapshot_id in existing
 
-    def records(self, job: str | None = None) -> Listing:
+    def records(self, job: str | None = None) -> ListedRows:
         """Return all snapshots, or one job's, with their operators, and the invalid rows."""
         records, bad = self._read(SNAPSHOT_SCHEMA.names, job)
-        return Listing(sorted(records, key=_by_age), bad)
+        return ListedRows(sorted(records, key=_by_age), bad)
 
     def snapshot(self, job: str, snapshot_id: str) -> SnapshotRecord:
         """Return one snapshot, with its operators.
@@ -215,14 +215,16 @@ class CatalogVersion:
         summaries = self.listed(job).all_valid()
         return self.snapshot(job, summaries[-1].snapshot_id) if summaries else None
 
-    def listed(self, job: str | None = None) -> Listing:
+    def listed(self, job: str | None = None) -> ListedRows:
         """Return all snapshots, or one job's, without their operators, and the invalid rows."""
         columns = [name for name in SNAPSHOT_SCHEMA.names if name not in _HEAVY_COLUMNS]
         records, bad = self._read(columns, job)
         by_name = {(record.job, record.snapshot_id): record for record in records}
-        return Listing(sorted(by_name.values(), key=_by_age), bad)
+        return ListedRows(sorted(by_name.values(), key=_by_age), bad)
 
-    def _read(self, columns: list[str], job: str | None, snapshot_id: str | None = None) -> Listing:
+    def _read(
+        self, columns: list[str], job: str | None, snapshot_id: str | None = None
+    ) -> ListedRows:
         """Read rows of the catalog directly from its files, without an engine."""
         all_columns = columns == SNAPSHOT_SCHEMA.names
         stored = [name for name in columns if name != "job"]
@@ -249,7 +251,7 @@ class CatalogVersion:
                     records.append(parsed)
                 else:
                     bad.append(parsed)
-        return self._told_apart(records, bad) if all_columns else Listing(records, bad)
+        return self._told_apart(records, bad) if all_columns else ListedRows(records, bad)
 
     def _record(self, row: dict[str, object], *, whole: bool) -> SnapshotRecord | BadRow:
         """Return a row as a snapshot, or as invalid if it breaks a rule."""
@@ -260,7 +262,7 @@ class CatalogVersion:
             problem = error.problem
         return self._bad(row, problem) if problem else record
 
-    def _told_apart(self, records: list[SnapshotRecord], bad: list[BadRow]) -> Listing:
+    def _told_apart(self, records: list[SnapshotRecord], bad: list[BadRow]) -> ListedRows:
         """Move snapshots with several rows to the bad rows, since any of these may be false."""
         counts = Counter((record.job, record.snapshot_id) for record in records)
         alone = [record for record in records if counts[record.job, record.snapshot_id] == 1]
@@ -269,7 +271,7 @@ class CatalogVersion:
             for (job, name), count in counts.items()
             if count > 1
         ]
-        return Listing(alone, bad + twins)
+        return ListedRows(alone, bad + twins)
 
     def _bad(self, row: dict[str, object], problem: str) -> BadRow:
         job, name = str(row.get("job") or ""), str(row.get("snapshot_id") or "")
@@ -312,7 +314,11 @@ def _of_newest(
 
     @wraps(read)
     def method(lake: Catalog, /, *args: Given.args, **options: Given.kwargs) -> Result:
-        return lake.at_one_version(lambda version: read(version, *args, **options))
+        def of_version(version: CatalogVersion) -> Result:
+            result: Result = getattr(version, read.__name__)(*args, **options)
+            return result
+
+        return lake.at_one_version(of_version)
 
     return method
 

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 
-from statelake.pipelines.lake.catalog.catalog import Catalog, Listing
+from statelake.pipelines.lake.catalog.catalog import Catalog, ListedRows
 from statelake.pipelines.lake.tables.names import LATEST
 from statelake.state_core.errors import NotFoundError, did_you_mean
 
@@ -77,7 +77,7 @@ def whole_snapshot(lake: Catalog, job: str, name: str) -> SnapshotId:
     raise absent_snapshot(name, {job: listed})
 
 
-def absent_snapshot(name: str, jobs: Mapping[str, Listing]) -> NotFoundError:
+def absent_snapshot(name: str, jobs: Mapping[str, ListedRows]) -> NotFoundError:
     """Return the error of a name that is no whole id, with what is near or what it means now.
 
     Args:
@@ -109,13 +109,13 @@ def absent_snapshot(name: str, jobs: Mapping[str, Listing]) -> NotFoundError:
     )
 
 
-def _ids(listed: Listing) -> list[str]:
+def _ids(listed: ListedRows) -> list[str]:
     records, bad = listed
     ids = [*(each.snapshot_id for each in records), *(row.snapshot_id for row in bad)]
     return [each for each in ids if each]
 
 
-def _resolved(listed: Listing, job: str, name: str) -> str:
+def _resolved(listed: ListedRows, job: str, name: str) -> str:
     records, bad = listed
     ids = [record.snapshot_id for record in records]
     if name in ids or not name or any(row.snapshot_id == name for row in bad):

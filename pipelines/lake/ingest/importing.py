@@ -491,7 +491,6 @@ class _Import:
             metadata, carried = carry_state(
                 stripped, files, self.lake.directory, self.token, self.previous, self.as_bytes
             )
-        written_at = datetime.fromtimestamp(self.directory.modified(METADATA_FILE), timezone.utc)
         operators = []
         for operator in self._operators():
             slices = results[operator.operator_id]
@@ -514,7 +513,8 @@ class _Import:
             format=self.snapshot.format,
             metadata_version=self.snapshot.metadata_version,
             checkpoint_id=self.snapshot.checkpoint_id,
-            taken_at=self.asked.taken or written_at,
+            taken_at=self.asked.taken
+            or datetime.fromtimestamp(self.directory.modified(METADATA_FILE), timezone.utc),
             imported_at=datetime.now(timezone.utc),
             source=self.snapshot.location,
             digest=self.digest,
