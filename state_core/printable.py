@@ -207,7 +207,7 @@ def _cell(value: Any, form: str) -> str | list[str]:
 def part_of(struct: Any, path: str) -> Any:
     """Return a part of a struct, a map or a list by its path (`record.job`); of None it is None."""
     for name in path.split("."):
-        if isinstance(struct, Mapping):
+        if isinstance(struct, dict):
             struct = struct.get(name)
         elif struct is not None:
             struct = struct[int(name)] if name.isdecimal() else getattr(struct, name)
@@ -247,6 +247,8 @@ class Printed(JsonFields):
 
 def json_value(value: Any) -> Any:
     """Return the JSON form of a value: a struct by its fields, times as text."""
+    if type(value) in (str, int):  # most are, and the other questions take long
+        return value
     if hasattr(value, "to_json"):
         return value.to_json()
     if is_dataclass(value):
