@@ -508,11 +508,13 @@ DURATION = Parsed("duration", parse_age)
 inexact_option = option_of(Sharing, "inexact")
 
 
-def query_memory_option(help_: str) -> Callable[[Command], Command]:
-    """Return the option of the memory of queries."""
-    return more(
-        click.option("--query-memory", type=Parsed("size", parse_size), metavar="SIZE", help=help_)
+query_memory_option = more(
+    click.option(
+        "--query-memory", type=Parsed("size", parse_size), metavar="SIZE",
+        help="How much memory DuckDB may take for a query, such as 2GiB; by default 80 % of the"
+        " machine's.",
     )
+)  # fmt: skip
 
 
 def engine_option(command: Command) -> Command:
