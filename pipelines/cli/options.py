@@ -34,6 +34,7 @@ from statelake.pipelines.requests.shared import (
     Sharing,
     TypedReading,
     parse_age,
+    parse_seconds,
     parse_size,
 )
 from statelake.state_core.errors import (
@@ -505,6 +506,7 @@ class Parsed(click.ParamType[Any]):
 
 
 DURATION = Parsed("duration", parse_age)
+SECONDS = Parsed("duration", parse_seconds)
 inexact_option = option_of(Sharing, "inexact")
 
 

@@ -193,7 +193,29 @@ class RetentionSettings(dg.Resolvable, dg.Model):
         return self
 
 
-class CanarySettings(CheckSeverity, model_of(Sharing, "mask", "inexact")):  # type: ignore[misc]  # made of a request
+class ProgramSettings(dg.Resolvable, dg.Model):
+    """A program on a cluster.
+
+    Attributes:
+        jar: It, as a local file; of a canary and of a drill, by default that of the job.
+        jar_id: The id of a JAR on the cluster, instead.
+        entry_class: The class with `main`; by default from the JAR's manifest.
+    """
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    jar: str = ""
+    jar_id: str = ""
+    entry_class: str = ""
+
+    @model_validator(mode="after")
+    def _of_one_jar(self) -> ProgramSettings:
+        if self.jar and self.jar_id:
+            raise ValueError("a program has a `jar` or a `jar_id`, not both")
+        return self
+
+
+class CanarySettings(CheckSeverity, ProgramSettings, model_of(Sharing, "mask", "inexact")):  # type: ignore[misc]  # made of a request
     """The canary: a program is run from a snapshot, and cancelled, to prove that it restores.
 
     While it runs it reads its sources and writes its sinks, which its arguments name.
@@ -201,18 +223,10 @@ class CanarySettings(CheckSeverity, model_of(Sharing, "mask", "inexact")):  # ty
     Attributes:
         arguments: The program's arguments, for harmless sources and sinks. They are never shown.
         url: The cluster's REST API; that of the job, by default.
-        jar: The program, as a local file; the job's program by default.
-        jar_id: The id of a JAR on the cluster, instead.
-        entry_class: The class with `main`.
     """
-
-    model_config = ConfigDict(hide_input_in_errors=True)
 
     arguments: list[str] = Field(repr=False)
     url: str = ""
-    jar: str = ""
-    jar_id: str = ""
-    entry_class: str = ""
 
     @model_validator(mode="after")
     def _of_a_share(self) -> CanarySettings:
@@ -225,7 +239,7 @@ class CanarySettings(CheckSeverity, model_of(Sharing, "mask", "inexact")):  # ty
         return parse_share(self.sample) if self.sample else None
 
 
-class DrillSettings(dg.Resolvable, dg.Model):
+class DrillSettings(ProgramSettings):
     """The drill: the newest sound snapshot is restored as after a disaster, and cancelled.
 
     While it runs it reads its sources and writes its sinks, which its arguments name.
@@ -237,9 +251,6 @@ class DrillSettings(dg.Resolvable, dg.Model):
         url: The REST API of the cluster, in the second region or for staging; that of the job, by
             default.
         path_map: The cluster's directories, as they are called here; those of the job by default.
-        jar: The program, as a local file; the job's program by default.
-        jar_id: The id of a JAR on the cluster, instead.
-        entry_class: The class with `main`.
         parallelism: The parallelism; the snapshot's by default.
         timeout: How long it may take to run and to complete a checkpoint.
         rpo: The largest age allowed of the snapshot: `15min`. Any by default.
@@ -249,15 +260,10 @@ class DrillSettings(dg.Resolvable, dg.Model):
             always an error.
     """
 
-    model_config = ConfigDict(hide_input_in_errors=True)
-
     directory: str = Field(min_length=1)
     arguments: list[str] = Field(repr=False)
     url: str = ""
     path_map: dict[str, str] | None = None
-    jar: str = ""
-    jar_id: str = ""
-    entry_class: str = ""
     parallelism: int | None = Field(default=None, ge=1)
     timeout: str = "5min"
     rpo: str = ""
@@ -269,8 +275,6 @@ class DrillSettings(dg.Resolvable, dg.Model):
     def _of_durations(self) -> DrillSettings:
         for duration in (self.timeout, *self.limits.values()):
             parse_duration(duration)
-        if self.jar and self.jar_id:
-            raise ValueError("a program has a `jar` or a `jar_id`, not both")
         return self
 
     @property
@@ -279,7 +283,7 @@ class DrillSettings(dg.Resolvable, dg.Model):
         return {name: limit for name, limit in (("RPO", self.rpo), ("RTO", self.rto)) if limit}
 
 
-class FlinkSettings(dg.Resolvable, dg.Model):
+class FlinkSettings(ProgramSettings):
     """The cluster of a job. Credentials come from the environment alone.
 
     Attributes:
@@ -290,9 +294,6 @@ class FlinkSettings(dg.Resolvable, dg.Model):
         path_map: The local path of each of the cluster's directories.
         form: The format of savepoints: `canonical` or `native`.
         schedule: When a savepoint is taken.
-        jar: The program, as a local file; or else:
-        jar_id: The id of its JAR on the cluster.
-        entry_class: The class with `main`; by default from the JAR's manifest.
         arguments: The program's arguments. They are never shown.
         exports: Where the savepoint is written that a rescaled job starts from, as that is called
             here; below the lake's exports, by default.
@@ -300,27 +301,16 @@ class FlinkSettings(dg.Resolvable, dg.Model):
         drill: The drill, likewise.
     """
 
-    model_config = ConfigDict(hide_input_in_errors=True)
-
     url: str = ""
     job: str = ""
     savepoints: str = ""
     path_map: dict[str, str] = Field(default_factory=dict)
     form: Literal["canonical", "native"] = "canonical"
     schedule: str = "0 1 * * *"
-    jar: str = ""
-    jar_id: str = ""
-    entry_class: str = ""
     arguments: list[str] = Field(default_factory=list, repr=False)
     exports: str = ""
     canary: CanarySettings | None = None
     drill: DrillSettings | None = None
-
-    @model_validator(mode="after")
-    def _of_one_jar(self) -> FlinkSettings:
-        if self.jar and self.jar_id:
-            raise ValueError("a program has a `jar` or a `jar_id`, not both")
-        return self
 
 
 class ErasureSettings(dg.Resolvable, dg.Model):
