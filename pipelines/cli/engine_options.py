@@ -10,7 +10,13 @@ from typing import Any, TypeVar
 import click
 
 from statelake.pipelines.cli.help import more
-from statelake.pipelines.cli.options import Configured
+from statelake.pipelines.cli.options import (
+    Configured,
+    gathered,
+    job_of,
+    job_option,
+    lake_option,
+)
 from statelake.pipelines.cli.settings import ENGINES
 from statelake.pipelines.engine import MASTER, SPARK_CONF, SPARK_PACK
 from statelake.state_core.extras import require_extra
@@ -72,3 +78,7 @@ def _use_setting(name: str, context: click.Context, _: click.Parameter, value: s
             os.environ[name] = before
 
     context.call_on_close(restore)
+
+
+# a job of a lake, and where its operations run
+opened_job_and_engine = gathered("opened", job_of, lake_option, job_option, engine_option)

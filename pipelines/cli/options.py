@@ -32,6 +32,7 @@ from statelake.pipelines.requests.shared import (
     Sharing,
     TypedReading,
     parse_age,
+    parse_seconds,
     parse_size,
 )
 from statelake.state_core.errors import (
@@ -513,11 +514,25 @@ class Parsed(click.ParamType[Any]):
 
 
 DURATION = Parsed("duration", parse_age)
+SECONDS = Parsed("duration", parse_seconds)
 inexact_option = option_of(Sharing, "inexact")
 
 
-def query_memory_option(help_: str) -> Callable[[Command], Command]:
-    """Return the option of the memory of queries."""
-    return more(
-        click.option("--query-memory", type=Parsed("size", parse_size), metavar="SIZE", help=help_)
+query_memory_option = more(
+    click.option(
+        "--query-memory", type=Parsed("size", parse_size), metavar="SIZE",
+        help="How much memory DuckDB may take for a query, such as 2GiB; by default 80 % of the"
+        " machine's.",
     )
+)  # fmt: skip
+
+
+def job_of(lake: str, job: str, engine: str = "auto") -> Job:
+    """Return a job of a lake."""
+    from statelake import Lake  # noqa: PLC0415 - deltalake takes long to load
+
+    return Lake(lake).job(job, engine=engine)
+
+
+# a job of a lake
+opened_job = gathered("opened", job_of, lake_option, job_option)

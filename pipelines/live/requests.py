@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
-from statelake.pipelines.requests.changes import Matching, no_uids_field
+from statelake.pipelines.requests.changes import Accepted, Matching, no_uids_field
 from statelake.pipelines.requests.checks import AGAINST
 from statelake.pipelines.requests.request import Request, given, option
 from statelake.pipelines.requests.shared import (
@@ -78,7 +78,7 @@ class Canary(Sharing):
     report: Callable[[str], None] | None = given("Called with the awaited event.", default=None)
 
 
-class Rescale(Matching):
+class Rescale(Accepted, Matching):
     """A rescale, migration or upgrade of a job that runs."""
 
     cluster: FlinkCluster = given("The cluster.", kw_only=False)
@@ -107,7 +107,6 @@ class Rescale(Matching):
         "That of the job that is to go on.", default=""
     )
     no_uids: NoUids = no_uids_field()
-    accept: Sequence[str] = option("As for `sql-upgrade`.", "WHAT", default=())
     uids: Sequence[str] = option(
         "An operator uid of the SQL job (Flink < 2.0).", default=(), flag="--uid"
     )

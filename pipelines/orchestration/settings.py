@@ -10,9 +10,11 @@ from pydantic import ConfigDict, Field, model_validator
 
 from statelake.pipelines.lake.catalog.retention import Policy
 from statelake.pipelines.lake.share.sampling import parse_share
-from statelake.pipelines.orchestration.requests import model_of
+from statelake.pipelines.orchestration.requests import model_of, words_of
+from statelake.pipelines.requests.changes import Accepting
 from statelake.pipelines.requests.checks import CheckCompatibility, CheckLegality
-from statelake.pipelines.requests.request import options_of
+from statelake.pipelines.requests.savepoints import Written
+from statelake.pipelines.requests.shared import Sharing
 from statelake.pipelines.shown import parse_duration
 from statelake.pipelines.sql_jobs.requests import NamedPlans
 from statelake.pipelines.sql_jobs.sql_scripts import SqlPlans
@@ -102,73 +104,41 @@ class CheckSettings(dg.Resolvable, dg.Model):
     staleness: StalenessSettings | None = StalenessSettings()
 
 
-class CheckpointSettings(dg.Resolvable, dg.Model):
+class CheckpointSettings(CheckSeverity):
     """The age of the newest checkpoint that the running job could be restored from.
 
     Attributes:
         directory: The directory of its checkpoints, as it is called here.
         hours: The largest age allowed.
         schedule: When it is checked.
-        severity: `ERROR` or `WARN`.
     """
 
     directory: str = Field(min_length=1)
     hours: float = Field(default=1, gt=0)
     schedule: str = "*/30 * * * *"
-    severity: Literal["ERROR", "WARN"] = "ERROR"
 
 
-class ScrubSettings(dg.Resolvable, dg.Model):
+class ScrubSettings(CheckSeverity):
     """A check of every byte of the lake, as `statelake lake check`; one job of a lake is enough.
 
     Attributes:
         schedule: When it is checked.
         resume: A local file that says what was found whole until a run was stopped: the next one
             goes on there. By default one in the instance's own storage.
-        severity: `ERROR` or `WARN`.
     """
 
     schedule: str = "0 7 * * 6"
     resume: str = ""
-    severity: Literal["ERROR", "WARN"] = "ERROR"
 
 
-class ChangedQuerySettings(dg.Resolvable, dg.Model):
+class ChangedQuerySettings(CheckSeverity, model_of(NamedPlans), model_of(Accepting, "inexact")):  # type: ignore[misc]  # made of requests
     """The next query of a Flink SQL job, as for `statelake check sql` and `sql-upgrade`.
 
     Attributes:
-        old_plan: The compiled plan of the job that takes the savepoints; or else:
-        old_sql: Its SQL script, which real Flink compiles in each run.
-        new_plan: The compiled plan of the job that is to go on from them; or else:
-        new_sql: Its SQL script.
-        keep_plan: The file that keeps the plan of `new_sql` when a snapshot was upgraded for it.
-        flink_home: The directory of the Flink that compiles scripts; or else:
-        flink_version: Its version, whose JARs are taken from Maven Central.
-        old_flink: The Flink of `old_sql`, a version or a directory, if it is another.
-        classpath: JARs with the functions and connectors of scripts.
-        timeout: The seconds that Flink has to compile a script.
-        map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
-        like: A savepoint of the new job, whose types are taken.
         no_uids: Whether both jobs run without a compiled plan; `old` if the old one alone does.
-        accept: What may become of state: `partly`, `filter`, `lost=OPERATOR`.
-        severity: `ERROR` or `WARN`, of the check.
     """
 
-    old_plan: str = ""
-    old_sql: str = ""
-    new_plan: str = ""
-    new_sql: str = ""
-    keep_plan: str = ""
-    flink_home: str = ""
-    flink_version: str = ""
-    old_flink: str = ""
-    classpath: list[str] = Field(default_factory=list)
-    timeout: float = Field(default=60, ge=1, allow_inf_nan=False)
-    map: list[str] = Field(default_factory=list)
-    like: str = ""
     no_uids: bool | Literal["old"] = False
-    accept: list[str] = Field(default_factory=list)
-    severity: Literal["ERROR", "WARN"] = "ERROR"
 
     @model_validator(mode="after")
     def _of_two_plans(self) -> ChangedQuerySettings:
@@ -178,30 +148,25 @@ class ChangedQuerySettings(dg.Resolvable, dg.Model):
     @property
     def plans(self) -> SqlPlans:
         """Return both plans, of which scripts are compiled at their first use."""
-        words = {each.name: getattr(self, each.name) for each in options_of(NamedPlans)}
-        return SqlPlans.named(NamedPlans(**words))
+        return SqlPlans.named(NamedPlans(**words_of(self, NamedPlans)))
 
     def arguments(self, plans: SqlPlans, accept: Sequence[str] = ()) -> dict[str, Any]:
         """Return the arguments of `LakeSnapshot.sql_upgrade`, which accepts these words, too."""
         old, new = plans.read()
+        words = vars(Accepting(**words_of(self, Accepting)))
         return {
-            "old_plan": old, "new_plan": new, "map": self.map, "like": self.like or None,
-            "no_uids": self.no_uids, "accept": [*self.accept, *accept],
+            **words, "accept": [*words["accept"], *accept], "old_plan": old, "new_plan": new,
+            "no_uids": self.no_uids,
         }  # fmt: skip
 
 
-class RestoreSettings(dg.Resolvable, dg.Model):
-    """The default settings for planning and exporting snapshots.
-
-    Attributes:
-        parallelism: The parallelism of every operator with keyed state; as before by default.
-        max_parallelism: The maximum parallelism of those operators; as before by default.
-        compression: `snappy` or `none`; as it was, by default.
-    """
-
-    parallelism: int | None = Field(default=None, ge=1)
-    max_parallelism: int | None = Field(default=None, ge=1)
-    compression: Literal["snappy", "none"] | None = None
+class RestoreSettings(
+    dg.Resolvable,
+    model_of(  # type: ignore[misc]  # made of a request
+        Written, "to", "metadata_version", "operator_state_version", "drop_channel_state"
+    ),
+):
+    """The default settings for planning and exporting snapshots."""
 
 
 class RetentionSettings(dg.Resolvable, dg.Model):
@@ -228,7 +193,29 @@ class RetentionSettings(dg.Resolvable, dg.Model):
         return self
 
 
-class CanarySettings(dg.Resolvable, dg.Model):
+class ProgramSettings(dg.Resolvable, dg.Model):
+    """A program on a cluster.
+
+    Attributes:
+        jar: It, as a local file; of a canary and of a drill, by default that of the job.
+        jar_id: The id of a JAR on the cluster, instead.
+        entry_class: The class with `main`; by default from the JAR's manifest.
+    """
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    jar: str = ""
+    jar_id: str = ""
+    entry_class: str = ""
+
+    @model_validator(mode="after")
+    def _of_one_jar(self) -> ProgramSettings:
+        if self.jar and self.jar_id:
+            raise ValueError("a program has a `jar` or a `jar_id`, not both")
+        return self
+
+
+class CanarySettings(CheckSeverity, ProgramSettings, model_of(Sharing, "mask", "inexact")):  # type: ignore[misc]  # made of a request
     """The canary: a program is run from a snapshot, and cancelled, to prove that it restores.
 
     While it runs it reads its sources and writes its sinks, which its arguments name.
@@ -236,26 +223,10 @@ class CanarySettings(dg.Resolvable, dg.Model):
     Attributes:
         arguments: The program's arguments, for harmless sources and sinks. They are never shown.
         url: The cluster's REST API; that of the job, by default.
-        jar: The program, as a local file; the job's program by default.
-        jar_id: The id of a JAR on the cluster, instead.
-        entry_class: The class with `main`.
-        sample: The share of the keys to restore, such as `1%`; all by default.
-        seed: The seed of the sample.
-        leave_out_opaque: Whether state that can't be sampled is left out instead of refused.
-        severity: `ERROR` or `WARN`.
     """
-
-    model_config = ConfigDict(hide_input_in_errors=True)
 
     arguments: list[str] = Field(repr=False)
     url: str = ""
-    jar: str = ""
-    jar_id: str = ""
-    entry_class: str = ""
-    sample: str = ""
-    seed: int = 0
-    leave_out_opaque: bool = False
-    severity: Literal["ERROR", "WARN"] = "ERROR"
 
     @model_validator(mode="after")
     def _of_a_share(self) -> CanarySettings:
@@ -268,7 +239,7 @@ class CanarySettings(dg.Resolvable, dg.Model):
         return parse_share(self.sample) if self.sample else None
 
 
-class DrillSettings(dg.Resolvable, dg.Model):
+class DrillSettings(ProgramSettings):
     """The drill: the newest sound snapshot is restored as after a disaster, and cancelled.
 
     While it runs it reads its sources and writes its sinks, which its arguments name.
@@ -280,9 +251,6 @@ class DrillSettings(dg.Resolvable, dg.Model):
         url: The REST API of the cluster, in the second region or for staging; that of the job, by
             default.
         path_map: The cluster's directories, as they are called here; those of the job by default.
-        jar: The program, as a local file; the job's program by default.
-        jar_id: The id of a JAR on the cluster, instead.
-        entry_class: The class with `main`.
         parallelism: The parallelism; the snapshot's by default.
         timeout: How long it may take to run and to complete a checkpoint.
         rpo: The largest age allowed of the snapshot: `15min`. Any by default.
@@ -292,15 +260,10 @@ class DrillSettings(dg.Resolvable, dg.Model):
             always an error.
     """
 
-    model_config = ConfigDict(hide_input_in_errors=True)
-
     directory: str = Field(min_length=1)
     arguments: list[str] = Field(repr=False)
     url: str = ""
     path_map: dict[str, str] | None = None
-    jar: str = ""
-    jar_id: str = ""
-    entry_class: str = ""
     parallelism: int | None = Field(default=None, ge=1)
     timeout: str = "5min"
     rpo: str = ""
@@ -312,8 +275,6 @@ class DrillSettings(dg.Resolvable, dg.Model):
     def _of_durations(self) -> DrillSettings:
         for duration in (self.timeout, *self.limits.values()):
             parse_duration(duration)
-        if self.jar and self.jar_id:
-            raise ValueError("a program has a `jar` or a `jar_id`, not both")
         return self
 
     @property
@@ -322,7 +283,7 @@ class DrillSettings(dg.Resolvable, dg.Model):
         return {name: limit for name, limit in (("RPO", self.rpo), ("RTO", self.rto)) if limit}
 
 
-class FlinkSettings(dg.Resolvable, dg.Model):
+class FlinkSettings(ProgramSettings):
     """The cluster of a job. Credentials come from the environment alone.
 
     Attributes:
@@ -333,9 +294,6 @@ class FlinkSettings(dg.Resolvable, dg.Model):
         path_map: The local path of each of the cluster's directories.
         form: The format of savepoints: `canonical` or `native`.
         schedule: When a savepoint is taken.
-        jar: The program, as a local file; or else:
-        jar_id: The id of its JAR on the cluster.
-        entry_class: The class with `main`; by default from the JAR's manifest.
         arguments: The program's arguments. They are never shown.
         exports: Where the savepoint is written that a rescaled job starts from, as that is called
             here; below the lake's exports, by default.
@@ -343,27 +301,16 @@ class FlinkSettings(dg.Resolvable, dg.Model):
         drill: The drill, likewise.
     """
 
-    model_config = ConfigDict(hide_input_in_errors=True)
-
     url: str = ""
     job: str = ""
     savepoints: str = ""
     path_map: dict[str, str] = Field(default_factory=dict)
     form: Literal["canonical", "native"] = "canonical"
     schedule: str = "0 1 * * *"
-    jar: str = ""
-    jar_id: str = ""
-    entry_class: str = ""
     arguments: list[str] = Field(default_factory=list, repr=False)
     exports: str = ""
     canary: CanarySettings | None = None
     drill: DrillSettings | None = None
-
-    @model_validator(mode="after")
-    def _of_one_jar(self) -> FlinkSettings:
-        if self.jar and self.jar_id:
-            raise ValueError("a program has a `jar` or a `jar_id`, not both")
-        return self
 
 
 class ErasureSettings(dg.Resolvable, dg.Model):

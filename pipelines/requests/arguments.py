@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, FiniteFloat
 
 from statelake.pipelines.requests.request import Option, Request, options_of
 
@@ -28,6 +28,8 @@ def arguments_of(request: type[Request], *without: str) -> dict[str, tuple[Any, 
 
 def _type(option: Option) -> Any:
     kind: Any = option.kind if option.parse is None else str
+    if option.unit:
+        kind = FiniteFloat | str
     if option.choices:
         kind = Literal[option.choices]
     if option.keyed:

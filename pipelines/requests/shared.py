@@ -64,7 +64,12 @@ def parse_size(text: str) -> int:
     return size
 
 
-def _seconds(text: str) -> float:
+def parse_seconds(text: str) -> float:
+    """Parse a duration, as its seconds.
+
+    Raises:
+        DeclarationError: It is not of that form.
+    """
     return parse_age(text).total_seconds()
 
 
@@ -95,7 +100,7 @@ def max_parallelism_option(default: str) -> Any:
 def timeout_option(default: str, what: str, *, least: float | None = None) -> Any:
     """Return the field of a time until something must be over."""
     return option(
-        f"{what}.", "DURATION", default=default, parse=_seconds, unit="seconds", least=least
+        f"{what}.", "DURATION", default=default, parse=parse_seconds, unit="seconds", least=least
     )
 
 

@@ -11,10 +11,12 @@ from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, show
 from statelake.pipelines.cli.options import (
     NamedSnapshot,
+    option_of,
     refuse_problems,
     request_options,
     source_or_sql_options,
 )
+from statelake.pipelines.requests.checks import CheckCompatibility
 from statelake.pipelines.sql_jobs.requests import FlinkOfSql
 
 JAR = ".jar"
@@ -23,7 +25,7 @@ FILES = (".yaml", ".yml", ".json", ".py")
 
 @click.command()
 @source_or_sql_options
-@click.option("--operator", "operators", multiple=True, help="Only this operator; may be repeated.")
+@option_of(CheckCompatibility, "operator")
 @click.option("--diff", metavar="FILE", help="Say how the types differ from those of a file.")
 @click.option("--to", "target", metavar="DIRECTORY",
               help="Of --sql: keep the savepoint, which sql-upgrade takes as --like.")  # fmt: skip
@@ -35,7 +37,7 @@ FILES = (".yaml", ".yml", ".json", ".py")
 @json_option
 def types(
     source: NamedSnapshot,
-    operators: tuple[str, ...],
+    operator: tuple[str, ...],
     diff: str | None,
     target: str | None,
     no_uids: bool,
@@ -73,7 +75,7 @@ def types(
       statelake types --sql new.sql --flink-version 2.3 --to schema-savepoint
     """
     is_jar, is_file = source.savepoint.endswith(JAR), source.savepoint.endswith(FILES)
-    if is_file and (diff is None or operators):
+    if is_file and (diff is None or operator):
         raise click.UsageError("a file of types is for --diff, and has no --operator")
     if source.sql is None and (target is not None or no_uids or flink.flink_version):
         raise click.UsageError("--to, --no-uids and --flink-version are for --sql")
@@ -83,7 +85,7 @@ def types(
         raise click.UsageError("--entry-class and --arg are for a JAR")
     new: Any = source.savepoint
     if source.sql is not None:
-        new = sl.sql_types(source.sql, target, no_uids=no_uids, operator=operators, **vars(flink))
+        new = sl.sql_types(source.sql, target, no_uids=no_uids, operator=operator, **vars(flink))
     elif is_jar:
         if flink.flink_home is None:
             raise click.UsageError("a JAR is started in a Flink: name its directory, --flink-home")
@@ -91,12 +93,12 @@ def types(
             raise click.UsageError("a JAR has its classes: --classpath is for --sql")
         new = sl.job_types(
             source.savepoint, flink.flink_home, entry_class=entry_class, arguments=arguments,
-            operator=operators, timeout=flink.timeout,
+            operator=operator, timeout=flink.timeout,
         )  # fmt: skip
     elif flink.flink_home is not None or flink.classpath:
         raise click.UsageError("--flink-home and --classpath are for a JAR, or --sql")
     elif not is_file:
-        new = source.opened(partial=diff is None).types(operators)
+        new = source.opened(partial=diff is None).types(operator)
     result = new if diff is None else sl.diff_types(diff, new)
     show(result, as_json_=as_json_, marked="")
     refuse_problems(getattr(result, "problems", ()))

@@ -227,6 +227,12 @@ def test_a_canary_may_run_from_a_sample() -> None:
         CanarySettings(arguments=[], sample="half")
 
 
+def test_a_canary_is_of_one_program() -> None:
+    """As a drill and the job itself: a JAR here, or one on the cluster."""
+    with pytest.raises(ValueError, match="a `jar` or a `jar_id`, not both"):
+        CanarySettings(arguments=[], jar="a.jar", jar_id="b")
+
+
 def test_the_documentation_has_settings_that_load(monkeypatch: pytest.MonkeyPatch) -> None:
     """As they stand there."""
     monkeypatch.setenv("BROKERS", "kafka:9092")

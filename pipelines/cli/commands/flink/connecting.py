@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 from rich.console import Console
 
-from statelake.pipelines.cli.options import DURATION, configured_option, gathered, option_of
+from statelake.pipelines.cli.options import SECONDS, configured_option, gathered, option_of
 from statelake.pipelines.cli.settings import FILE, is_trusted
 from statelake.pipelines.live.jars import JarRun
 from statelake.pipelines.live.requests import Drill, Rescale
@@ -38,7 +37,7 @@ format_option = option_of(Rescale, "format")
 def timeout_option(default: str, what: str) -> Callable[[Command], Command]:
     """Return the option `--timeout`."""
     return click.option(
-        "--timeout", type=DURATION, default=default, show_default=True, help=f"How long {what}."
+        "--timeout", type=SECONDS, default=default, show_default=True, help=f"How long {what}."
     )
 
 
@@ -98,8 +97,3 @@ def status_line(*, quiet: bool) -> Iterator[Callable[[str], None]]:
         return
     with Console(stderr=True).status("") as status:
         yield lambda waited: status.update(printable(waited).replace("[", "\\["))
-
-
-def seconds(duration: timedelta) -> float:
-    """Return a duration in seconds."""
-    return duration.total_seconds()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import click
 
 from statelake.pipelines.cli.commands.flink.connecting import (
     connected,
     flink_job_option,
     flink_option,
-    seconds,
     timeout_option,
 )
 from statelake.pipelines.cli.commands.terminal import (
@@ -91,7 +88,7 @@ def checkpoints(flink: str, flink_job: str, as_json_: bool) -> None:
 @flink_job_option
 @timeout_option("5min", "it may take to end")
 @json_option
-def cancel(flink: str, flink_job: str, timeout: timedelta, as_json_: bool) -> None:
+def cancel(flink: str, flink_job: str, timeout: float, as_json_: bool) -> None:
     """Cancel a job, without a savepoint, and wait until it is over.
 
     What it did since its last checkpoint is lost: `statelake flink stop` takes a savepoint.
@@ -103,7 +100,7 @@ def cancel(flink: str, flink_job: str, timeout: timedelta, as_json_: bool) -> No
     """
     with connected(flink) as cluster:
         job = cluster.find_job(flink_job).id
-        state = cluster.cancel(job, timeout=seconds(timeout))
+        state = cluster.cancel(job, timeout=timeout)
     if as_json_:
         as_json({"job": job, "state": state})
         return

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import click
 
 from statelake.pipelines.cli.commands.flink.connecting import (
     connected,
     flink_option,
     program_options,
-    seconds,
     status_line,
     timeout_option,
 )
@@ -42,7 +39,7 @@ def run(
     max_parallelism: int | None,
     claim_mode: str,
     no_wait: bool,
-    timeout: timedelta,
+    timeout: float,
     as_json_: bool,
 ) -> None:
     """Run a JAR on the cluster, until it has completed a checkpoint.
@@ -68,8 +65,7 @@ def run(
             jars.forget()
         state = "submitted"
         if not no_wait:
-            wait = seconds(timeout)
-            state = cluster.wait_until_running(job, timeout=wait, report=report).state
+            state = cluster.wait_until_running(job, timeout=timeout, report=report).state
     if as_json_:
         as_json({"job": job, "state": state})
         return

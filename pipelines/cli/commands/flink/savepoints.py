@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import click
@@ -15,7 +14,6 @@ from statelake.pipelines.cli.commands.flink.connecting import (
     format_option,
     path_map_option,
     savepoints_option,
-    seconds,
     status_line,
     timeout_option,
 )
@@ -88,7 +86,7 @@ def savepoint(
     flink_job: str,
     savepoints: str,
     format: str,  # noqa: A002 - as the option
-    timeout: timedelta,
+    timeout: float,
     target: _ImportTarget | None,
     as_json_: bool,
 ) -> None:
@@ -107,7 +105,7 @@ def savepoint(
     """
     with connected(flink) as cluster, status_line(quiet=as_json_) as report:
         location = cluster.take_savepoint(
-            cluster.find_job(flink_job).id, savepoints, form=format, timeout=seconds(timeout),
+            cluster.find_job(flink_job).id, savepoints, form=format, timeout=timeout,
             report=report,
         )  # fmt: skip
     _finish("took", location, target, as_json_)
@@ -130,7 +128,7 @@ def stop(
     savepoints: str,
     drain: bool,
     format: str,  # noqa: A002 - as the option
-    timeout: timedelta,
+    timeout: float,
     target: _ImportTarget | None,
     as_json_: bool,
 ) -> None:
@@ -147,7 +145,7 @@ def stop(
     with connected(flink) as cluster, status_line(quiet=as_json_) as report:
         location = cluster.stop_with_savepoint(
             cluster.find_job(flink_job).id, savepoints, form=format, drain=drain,
-            timeout=seconds(timeout), report=report,
+            timeout=timeout, report=report,
         )  # fmt: skip
     _finish("stopped with", location, target, as_json_)
 
@@ -183,7 +181,7 @@ def _finish(did: str, location: str, target: _ImportTarget | None, quiet: bool) 
 @flink_option
 @timeout_option("10min", "it may take")
 @json_option
-def dispose(location: str, flink: str, timeout: timedelta, as_json_: bool) -> None:
+def dispose(location: str, flink: str, timeout: float, as_json_: bool) -> None:
     """Delete a savepoint on the cluster. Its import into a lake stays.
 
     LOCATION is its name on the cluster, as `statelake flink savepoint` printed it.
@@ -193,7 +191,7 @@ def dispose(location: str, flink: str, timeout: timedelta, as_json_: bool) -> No
       statelake flink dispose --flink http://jm:8081 s3://bucket/savepoints/savepoint-5f1e2c-0a1b2c3d4e5f
     """
     with connected(flink) as cluster:
-        cluster.dispose_savepoint(location, timeout=seconds(timeout))
+        cluster.dispose_savepoint(location, timeout=timeout)
     if as_json_:
         as_json({"disposed": location})
         return

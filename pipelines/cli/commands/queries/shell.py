@@ -51,9 +51,7 @@ LEAVING = ("quit", "exit")
 @lake_option
 @left_out_job_option
 @as_of_option
-@query_memory_option(
-    "How much memory DuckDB may take for a query, such as 2GiB; by default 80 % of the machine's."
-)
+@query_memory_option
 @plugins_option
 def shell(lake: str, job: str | None, as_of: str | None, query_memory: int | None) -> None:
     """Run SQL at a prompt, with completion of tables and columns, and history.

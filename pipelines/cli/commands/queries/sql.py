@@ -51,9 +51,7 @@ ROWS = 100
     "--limit", type=click.IntRange(min=1), help=f"Show at most so many rows: {ROWS}; all with --to."
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
-@query_memory_option(
-    "How much memory DuckDB may take, such as 2GiB; by default 80 % of the machine's."
-)
+@query_memory_option
 @click.option("--to", metavar="FILE", help="Write all rows to a new .parquet, .csv or .json file.")
 @plugins_option
 @json_option
