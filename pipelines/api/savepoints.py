@@ -16,7 +16,7 @@ from statelake.pipelines.requests.request import asks
 from statelake.pipelines.requests.savepoints import Export
 from statelake.state_core.errors import DeclarationError
 from statelake.state_core.formats import reader
-from statelake.state_core.integrity import check_snapshot, salvage_snapshot
+from statelake.state_core.integrity import check_snapshot
 from statelake.state_core.printable import public_location
 
 Given = ParamSpec("Given")
@@ -93,8 +93,6 @@ class SavepointAt:
     check_sql = _by_place(functions.check_sql)
     sql_upgrade = _by_place(functions.sql_upgrade)
     check_integrity = _by_place(check_snapshot)
-    salvage = _by_place(salvage_snapshot)
-    compress = _by_place(functions.compress)
     plan_rescale = _by_lake(LakeSnapshot.plan_rescale)
     check_compatibility = _by_lake(LakeSnapshot.check_compatibility)
     key_rows = LakeSnapshot.key_rows  # of an open one, as the next

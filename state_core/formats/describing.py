@@ -25,11 +25,9 @@ from statelake.state_core.model.handles import DistributionMode
 from statelake.state_core.model.measure import measure_operator, measure_readable
 from statelake.state_core.model.redistribution import NO_GROUPS, held_groups
 from statelake.state_core.model.snapshot import (
-    NO_NAMES,
     KeyedState,
     Operator,
     OperatorState,
-    RowTypes,
     Snapshot,
 )
 from statelake.state_core.printable import first_of
@@ -146,7 +144,7 @@ def describe_operator(
         groups, spread = _stored_sizes(operator)
     keyed = (
         replace(
-            _keyed_state(each, totals.get(each.name), schema),
+            _keyed_state(each, operator.key_serializer, totals.get(each.name), schema),
             uncounted=uncounted.get(each.name, ""),
             problem=problems.get(each.name, ""),
         )
@@ -203,7 +201,10 @@ def _stored_sizes(operator: Operator) -> tuple[I64Array, bool]:
 
 
 def _keyed_state(
-    state: KeyedState, totals: tuple[I64Array, I64Array] | None, schema: bool
+    state: KeyedState,
+    key_serializer: bytes,
+    totals: tuple[I64Array, I64Array] | None,
+    schema: bool,
 ) -> StateDescription:
     key_groups = None
     if totals is not None:
@@ -221,16 +222,9 @@ def _keyed_state(
         size=None if key_groups is None else int(key_groups[2].sum()),
         key_groups=key_groups,
         names=state.names,
-        named=_named(state),
+        named=named_types(state.meta_info, key_serializer, state.names),
         renamed=dict(renamed_columns(state.schema)),
     )
-
-
-def _named(state: KeyedState) -> RowTypes | None:
-    """Return the types of a state with names for the fields of its rows; None without names."""
-    if state.names == NO_NAMES or not state.files:
-        return None
-    return named_types(state.meta_info, state.files[0][0].key_serializer, state.names)
 
 
 def _totals(

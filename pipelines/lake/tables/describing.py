@@ -16,7 +16,6 @@ from statelake.pipelines.lake.tables.table_rows import parse_recorded
 from statelake.state_core.formats.description import KINDS, OperatorDescription, StateDescription
 from statelake.state_core.formats.layout.keyed_states import named_types
 from statelake.state_core.model.handles import DistributionMode
-from statelake.state_core.model.snapshot import NO_NAMES
 
 
 def group_totals(states: Iterable[StateRecord]) -> npt.NDArray[np.int64]:
@@ -63,9 +62,6 @@ def _keyed_state(
 ) -> StateDescription:
     groups = [(each.key_group, each.entries, each.state_bytes) for each in state.key_groups]
     names = operator.names_of(state)
-    named = None
-    if names != NO_NAMES:
-        named = named_types(state.meta_info, operator.key_serializer, names)
     return StateDescription(
         state.name,
         state.kind,
@@ -79,7 +75,7 @@ def _keyed_state(
         size=state.state_bytes,
         key_groups=np.array(groups, np.int64).reshape(-1, 3).T,
         names=names,
-        named=named,
+        named=named_types(state.meta_info, operator.key_serializer, names),
     )
 
 

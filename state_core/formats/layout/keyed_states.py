@@ -356,14 +356,16 @@ def check_names(meta_info: bytes, names: RowNames) -> None:
         with_row_names(user_key, names.user_key)
 
 
-def named_types(meta_info: bytes, key_serializer: bytes, names: RowNames) -> RowTypes:
-    """Return the types of a state, in which the fields of rows have names.
+def named_types(meta_info: bytes, key_serializer: bytes, names: RowNames) -> RowTypes | None:
+    """Return the types of a state, in which the fields of rows have names; None without names.
 
     Args:
         meta_info: As in `KeyedState.meta_info`.
         key_serializer: As in `KeyedFile.key_serializer`.
         names: The names.
     """
+    if names == NO_NAMES:
+        return None
     state = parse_state_meta_info(meta_info)
     key = with_row_names(parse_key_serializer(key_serializer).snapshot, names.key).type_name
     if state.kind is BackendStateType.PRIORITY_QUEUE:
