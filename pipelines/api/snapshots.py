@@ -329,6 +329,7 @@ class LakeSnapshot(Snapshot):
     @like(Snapshot.top)
     def top(self, *values: Any, **words: Any) -> dict[str, dict[str, StateWeights]]:
         """Return the heaviest keys of each keyed state."""
+        words["ttl"] = tuple(words.get("ttl", ()))  # for each reading
 
         def weigh(record: SnapshotRecord) -> dict[str, dict[str, StateWeights]]:
             return Snapshot.top(LakeSnapshot(self.job, record), *values, **words)

@@ -364,6 +364,9 @@ class PlacedSnapshot(Snapshot):
     reading: Mapping[str, Any] = field(default_factory=dict, compare=False)
     methods: Callable[[], type] = field(default=lambda: object, compare=False)
 
+    def __dir__(self) -> Iterable[str]:
+        return {*super().__dir__(), *dir(self.methods())}
+
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:

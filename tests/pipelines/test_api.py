@@ -193,6 +193,7 @@ def test_an_open_savepoint_has_the_methods_of_a_lakes_snapshot(made: sl.Job) -> 
     savepoint, stored = sl.open_snapshot(DEMO / "monday"), made["monday"]
     names = {name for name in dir(stored) if not name.startswith("_")}
     assert {name for name in names if not hasattr(savepoint, name)} == ONLY_OF_A_LAKE.keys()
+    assert names - {*dir(savepoint)} == ONLY_OF_A_LAKE.keys()
     assert savepoint.plan_rescale(5) == stored.plan_rescale(5)
     for method in ("key_rows", "check_compatibility", "check_legality"):
         assert getattr(savepoint, method).__doc__ == getattr(stored, method).__doc__

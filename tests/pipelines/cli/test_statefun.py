@@ -185,7 +185,8 @@ def test_state_whose_entries_are_not_found_goes_through_a_lake_as_bytes(
     assert keyed_bytes_of(tmp_path / "out") == keyed_bytes_of(unknown)
 
     asked = ["get", "--key", "user-1"]
-    for words in (asked, [*asked, "--operator", OPERATOR[:8]], ["top"]):
+    of_operator = [*asked, "--operator", OPERATOR[:8]]
+    for words in (asked, of_operator, ["top"], ["expired", "--ttl", "1d"]):
         refused = run(*words, *of[:6])
         assert refused.code == 3
         assert f"operator {OPERATOR}: keyed state kept as bytes" in refused.err
