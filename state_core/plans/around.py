@@ -12,7 +12,7 @@ from typing import Any
 
 from statelake.state_core.errors import IncompatibleError
 from statelake.state_core.plans.folds import fold_of, passed_by
-from statelake.state_core.plans.kinds import kind_of
+from statelake.state_core.plans.kinds import kind_of, refuse_more_conditions
 from statelake.state_core.plans.lineage import Relation, passed, table_of, understood
 from statelake.state_core.plans.matches import MISSED, ColumnMatch, Fate, Fold, OperatorMatch
 from statelake.state_core.plans.meanings import (
@@ -267,6 +267,7 @@ def conditions_passed(
     Of nodes from which rows come as they are, or by their columns alone.
     """
     reached: dict[int, dict[str, frozenset[Meaning]]] = {number: {} for number in plan.nodes}
+    count = 0
     for node in reversed(list(plan.nodes.values())):
         to = reached[node.id]
         if node.kind == "sink":
@@ -282,6 +283,8 @@ def conditions_passed(
                 known = reached[number].get(table)
                 all_of = conditions | more
                 reached[number][table] = all_of if known is None else known & all_of
+                count += 1 + len(all_of)
+                refuse_more_conditions(plan, count)
     return reached
 
 

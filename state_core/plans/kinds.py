@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from statelake.state_core.errors import DeclarationError
 from statelake.state_core.plans import lineage, states
 from statelake.state_core.plans.lineage import Relation, passed, table_of, understood, unknown_rows
 from statelake.state_core.plans.meanings import NOTHING, Meaning, Series, ordered, phrase
@@ -25,6 +26,7 @@ from statelake.state_core.plans.states import (
 NO_ROWS = Relation(NOTHING, frozenset(), (), (), updates=False)
 KNOWN_AS_A_WHOLE = "what it holds is known as a whole alone"
 WAITING = "it holds records that wait for lookups, none if its sources had been idle"
+MOST_CONDITIONS = 1 << 19  # and tables, each counted at every node that it reaches
 Inputs: TypeAlias = Sequence[Relation]
 Spec: TypeAlias = Mapping[str, Any]
 
@@ -63,9 +65,11 @@ def lineage_of(plan: Plan) -> dict[int, Relation]:
     """Return the relation of each node of a plan.
 
     Raises:
-        DeclarationError: A node refers to a field that its input does not have.
+        DeclarationError: A node refers to a field that its input does not have, or conditions are
+            too many.
     """
     relations: dict[int, Relation] = {}
+    conditions = 0
     inserts = _insert_only(plan)
     for node in plan.nodes.values():
         inputs = [relations[each] for each in node.inputs]
@@ -77,7 +81,23 @@ def lineage_of(plan: Plan) -> dict[int, Relation]:
             # a local aggregate has rows as they were
             columns = node.columns if relation.grouped is None else relation.columns
             relations[node.id] = replace(relation, columns=columns, tables=tables, updates=updates)
+        conditions += len(relation.filters) + len(tables)
+        refuse_more_conditions(plan, conditions)
     return relations
+
+
+def refuse_more_conditions(plan: Plan, count: int) -> None:
+    """Refuse a plan whose conditions would fill memory at all nodes that they reach.
+
+    Raises:
+        DeclarationError: There are more.
+    """
+    if count > MOST_CONDITIONS:
+        problem = (
+            f"more than {MOST_CONDITIONS:,} conditions and tables, each counted at every node that"
+            " it reaches"
+        )
+        raise DeclarationError(problem, place=plan.place, remedy="make several jobs of it")
 
 
 def _insert_only(plan: Plan) -> frozenset[int]:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from statelake.state_core.errors import DeclarationError
+from statelake.state_core.plans import kinds
+from statelake.state_core.plans.around import conditions_passed
 from statelake.state_core.plans.kinds import lineage_of
 from statelake.state_core.plans.lineage import Relation
 from statelake.state_core.plans.matching import match_plans
@@ -108,6 +110,26 @@ def _chain(length: int, function: str) -> Plan:
     ]  # fmt: skip
     edges = [{"source": each, "target": each + 1} for each in range(length - 1)]
     return parse_plan(json.dumps({"flinkVersion": "2.3", "nodes": nodes, "edges": edges}), "plan")
+
+
+def test_conditions_that_would_fill_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each node has those of all before it: their number grows by the square of a plan's bytes."""
+    plan = _chain(60, "+")
+    for number, node in plan.nodes.items():
+        if number:
+            literal = {"kind": "LITERAL", "value": number, "type": "INT"}
+            assert isinstance(node.spec, dict)
+            node.spec["condition"] = call(">", INT, literal)
+    sink = {"dynamicTableSink": {"table": {"identifier": "`c`.`d`.`s`"}}}
+    last = replace(plan.nodes[59], kind="sink", spec=sink)
+    plan = replace(plan, nodes={**plan.nodes, 59: last})
+    relations = lineage_of(plan)
+    assert len(relations[59].filters) == 58
+    monkeypatch.setattr(kinds, "MOST_CONDITIONS", 1000)
+    with pytest.raises(DeclarationError, match="more than 1,000 conditions"):
+        lineage_of(plan)
+    with pytest.raises(DeclarationError, match="more than 1,000 conditions"):
+        conditions_passed(plan, relations)
 
 
 def test_what_a_query_repeats_is_there_once() -> None:
