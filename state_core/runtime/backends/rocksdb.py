@@ -69,15 +69,11 @@ class Database:
         self.database = database
         self.key_groups = key_groups
         self.prefix = prefix
-        self.first = key_groups.first
-        self.heads = [group.to_bytes(prefix, "big") for group in key_groups]
+        # the common beginning of the keys of each key group
+        self.heads = {group: group.to_bytes(prefix, "big") for group in key_groups}
         writing: Any = WriteOptions()
         writing.disable_wal = True  # after a crash everything is restored from a snapshot
         self.writing = writing
-
-    def head(self, group: int) -> bytes:
-        """Return the common beginning of a key group's keys."""
-        return self.heads[group - self.first]
 
     def write(self, batch: Any) -> None:
         """Write a batch."""
@@ -156,7 +152,7 @@ class _RocksDBTable:
     def items(self, group: int) -> Iterator[tuple[bytes, bytes]]:
         """Yield the entries of a key group."""
         prefix = self.database.prefix
-        for piece in scan_group(self.family, self.database.head(group)):
+        for piece in scan_group(self.family, self.database.heads[group]):
             for key, value in piece:
                 yield key[prefix:], value
 
@@ -171,7 +167,7 @@ class _RocksDBTable:
         RocksDB's snapshots do not help: in `rocksdict` 0.3.29 single values are read from the
         snapshot, but iterators do not use it.
         """
-        first = self.database.heads[0]
+        first = self.database.heads[self.database.key_groups.first]
         pieces = _pieces(self.family.items(from_key=first), self.family.iter(), first, SCAN_ROWS)
         return self._runs(state_id, pieces)
 
@@ -195,13 +191,13 @@ class _RocksDBTable:
         self, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes | None]
     ) -> None:
         """Set the values of many keys; None removes a value."""
-        heads, first, handle = self.database.heads, self.database.first, self.handle
+        heads, handle = self.database.heads, self.handle
         batch = WriteBatch(raw_mode=True)
         for group, key, value in zip(groups, keys, values, strict=True):
             if value is None:
-                batch.delete(heads[group - first] + key, handle)
+                batch.delete(heads[group] + key, handle)
             else:
-                batch.put(heads[group - first] + key, value, handle)
+                batch.put(heads[group] + key, value, handle)
         self.database.write(batch)
 
 
@@ -212,16 +208,16 @@ class RocksDBValueTable(_RocksDBTable):
 
     def get(self, group: int, key: bytes) -> bytes | None:
         """Return the value of a key; None without a value."""
-        value: bytes | None = self.family.get(self.database.head(group) + key)
+        value: bytes | None = self.family.get(self.database.heads[group] + key)
         return value
 
     def put(self, group: int, key: bytes, value: bytes) -> None:
         """Set the value of a key."""
-        self.family[self.database.head(group) + key] = value
+        self.family[self.database.heads[group] + key] = value
 
     def remove(self, group: int, key: bytes) -> None:
         """Remove a key."""
-        del self.family[self.database.head(group) + key]
+        del self.family[self.database.heads[group] + key]
 
     def keys(self, group: int) -> Iterator[bytes]:
         """Yield the keys of a key group."""
@@ -231,14 +227,14 @@ class RocksDBValueTable(_RocksDBTable):
     def first_keys(self, group: int, count: int) -> list[bytes]:
         """Return the first keys of a key group, in order."""
         prefix = self.database.prefix
-        piece = next(scan_group(self.family, self.database.head(group), count), [])
+        piece = next(scan_group(self.family, self.database.heads[group], count), [])
         return [key[prefix:] for key, _ in piece]
 
     def get_many(self, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the values of many keys."""
         # one by one: RocksDB's own method for many is three times slower from Python
-        get, heads, first = self.family.get, self.database.heads, self.database.first
-        return [get(heads[group - first] + key) for group, key in zip(groups, keys, strict=True)]
+        get, heads = self.family.get, self.database.heads
+        return [get(heads[group] + key) for group, key in zip(groups, keys, strict=True)]
 
     def put_many(
         self, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes | None]
@@ -263,31 +259,31 @@ class RocksDBMapTable(_RocksDBTable):
 
     def get(self, group: int, key: bytes, user_key: bytes) -> bytes | None:
         """Return the value of a user key; None without a value."""
-        value: bytes | None = self.family.get(self.database.head(group) + key + user_key)
+        value: bytes | None = self.family.get(self.database.heads[group] + key + user_key)
         return value
 
     def put(self, group: int, key: bytes, user_key: bytes, value: bytes) -> None:
         """Set the value of a user key."""
-        self.family[self.database.head(group) + key + user_key] = value
+        self.family[self.database.heads[group] + key + user_key] = value
 
     def remove(self, group: int, key: bytes, user_key: bytes) -> None:
         """Remove a user key."""
-        del self.family[self.database.head(group) + key + user_key]
+        del self.family[self.database.heads[group] + key + user_key]
 
     def entries(self, group: int, key: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield all current entries of a key."""
-        head = self.database.head(group) + key
+        head = self.database.heads[group] + key
         pieces = scan_group(self.family, head)
         return ((full_key[len(head) :], value) for piece in pieces for full_key, value in piece)
 
     def is_empty(self, group: int, key: bytes) -> bool:
         """Return whether the key has no entries."""
-        return next(scan_group(self.family, self.database.head(group) + key, 1), None) is None
+        return next(scan_group(self.family, self.database.heads[group] + key, 1), None) is None
 
     def clear(self, group: int, key: bytes) -> None:
         """Remove all entries of a key."""
         batch = WriteBatch(raw_mode=True)
-        for piece in scan_group(self.family, self.database.head(group) + key):
+        for piece in scan_group(self.family, self.database.heads[group] + key):
             for full_key, _ in piece:
                 batch.delete(full_key, self.handle)
         self.database.write(batch)
@@ -296,7 +292,7 @@ class RocksDBMapTable(_RocksDBTable):
         """Yield the keys of a key group, each once."""
         before = None
         prefix = self.database.prefix
-        for piece in scan_group(self.family, self.database.head(group)):
+        for piece in scan_group(self.family, self.database.heads[group]):
             entries = scanned_entries(0, group, piece, prefix)
             ends = namespace_ends(self.layout, entries)
             for (stored, _), length in zip(piece, (ends - entries.key_start).tolist(), strict=True):

@@ -13,6 +13,7 @@ Source: `StateTable` of the heap backend, column families of RocksDB's, `RocksDB
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, NamedTuple, Protocol, TypeAlias
 
@@ -91,45 +92,45 @@ class ListTable:
 
     def __init__(self, table: ValueTable) -> None:
         self.table = table
-        self._pending: dict[tuple[int, bytes], list[bytes]] = {}
+        self._pending: dict[int, dict[bytes, list[bytes]]] = defaultdict(lambda: defaultdict(list))
         self._waiting = 0
 
     def append(self, group: int, key: bytes, elements: bytes) -> None:
         """Append elements to those of a key."""
-        self._pending.setdefault((group, key), []).append(elements)
+        self._pending[group][key].append(elements)
         self._waiting += len(elements) + PENDING_COST
         if self._waiting > PENDING_BYTES and not self.table.in_memory:
             self.flush()
 
     def flush(self) -> None:
         """Write the elements that wait."""
-        places = list(self._pending)
+        places = [(group, key) for group, lists in self._pending.items() for key in lists]
         for first in range(0, len(places), FLUSHED_LISTS):
             some = places[first : first + FLUSHED_LISTS]
             groups, keys = zip(*some, strict=True)
             stored = self.table.get_many(groups, keys)
-            lists = map(_appended, stored, map(self._pending.__getitem__, some))
-            self.table.put_many(groups, keys, list(lists))
-            for place in some:
-                del self._pending[place]
+            waiting = [self._pending[group][key] for group, key in some]
+            self.table.put_many(groups, keys, list(map(_appended, stored, waiting)))
+            for group, key in some:
+                del self._pending[group][key]
         self._waiting = 0
 
     def get(self, group: int, key: bytes) -> bytes | None:
         """Return the elements of a key; None without a list."""
         stored = self.table.get(group, key)
-        if self._pending and (waiting := self._pending.pop((group, key), None)) is not None:
+        if (waiting := self._pending[group].pop(key, None)) is not None:
             stored = _appended(stored, waiting)
             self.table.put(group, key, stored)
         return stored
 
     def put(self, group: int, key: bytes, value: bytes) -> None:
         """Set the elements of a key."""
-        self._pending.pop((group, key), None)
+        self._pending[group].pop(key, None)
         self.table.put(group, key, value)
 
     def remove(self, group: int, key: bytes) -> None:
         """Remove a key."""
-        self._pending.pop((group, key), None)
+        self._pending[group].pop(key, None)
         self.table.remove(group, key)
 
     def get_many(self, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from statelake.state_core.errors import CommitError, DeletedBlobError
 from statelake.state_core.runtime.commit import (
     CheckpointLog,
-    CheckpointV2,
     FileCheckpointLog,
     FileSystemBlobStore,
 )
@@ -81,8 +80,6 @@ def drop_records(
 
 
 def _ids(record: TaskRecord) -> Iterable[str]:
-    if not isinstance(record.checkpoint, CheckpointV2):
-        return ()
     return record.checkpoint.markers.get(BLOB_STORE_FACTORY, {}).values()
 
 

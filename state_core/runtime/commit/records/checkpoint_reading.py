@@ -81,15 +81,11 @@ class TaskRecord:
     @property
     def backends(self) -> dict[str, list[str]]:
         """The stores for which each backend has a marker."""
-        if not isinstance(self.checkpoint, CheckpointV2):
-            return {}
         return {factory: sorted(markers) for factory, markers in self.checkpoint.markers.items()}
 
     @property
     def snapshot(self) -> str:
         """The snapshot of the lake with its state; empty if no run wrote it."""
-        if not isinstance(self.checkpoint, CheckpointV2):
-            return ""
         return next(iter(self.checkpoint.markers.get(SNAPSHOT_FACTORY, {}).values()), "")
 
     @property

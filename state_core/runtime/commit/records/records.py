@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import total_ordering
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import msgspec
 
@@ -131,9 +131,11 @@ class CheckpointV1:
 
     Attributes:
         offsets: The offsets by partition; None for a partition without one.
+        markers: None: only version 2 has them.
     """
 
     offsets: Mapping[SystemStreamPartition, str | None] = field(default_factory=dict)
+    markers: ClassVar[StateCheckpointMarkers] = {}
 
     version = 1
 
