@@ -372,6 +372,28 @@ _FIXED_ZONE = re.compile(r"Z|(?:UTC|GMT|UT)?(?:([+-])(\d\d):(\d\d)(?::(\d\d))?)?
 _URL = re.compile(r"([^:/?#]+):(?://([^/?#]+))?([^#]*)(?:#(.*))?", re.DOTALL)
 _ATOMIC, _FLINK = "java.util.concurrent.atomic.Atomic", "org.apache.flink."
 _PAIR = _generic({"key": 0, "value": 1})
+# Jackson's values of JSON, of the user and of Flink: the types of their only field
+_JACKSON = "com.fasterxml.jackson.databind."
+_JSON_VALUES = {
+    "Boolean": "boolean", "Int": "int", "Long": "long", "Double": "double", "Float": "float",
+    "Short": "short", "Text": "String", "Decimal": "BigDecimal", "BigInteger": "BigInteger",
+}  # fmt: skip
+
+
+def _json_nodes(package: str) -> dict[str, FieldForm]:
+    """Return the forms of Jackson's classes, which are the same in both versions."""
+    node, of = f"{package}node.", f"{package}node.JsonNodeFactory"
+    return {
+        of: _objects(_cfgBigDecimalExact="boolean"),
+        f"{node}NullNode": FieldForm({}),
+        f"{node}ArrayNode": _objects(_children=f"List<{package}JsonNode>", _nodeFactory=of),
+        f"{node}ObjectNode": _objects(
+            _children=f"LinkedHashMap<String, {package}JsonNode>", _nodeFactory=of
+        ),
+        **{f"{node}{name}Node": _objects(_value=kind) for name, kind in _JSON_VALUES.items()},
+    }
+
+
 # classes of the JDK and of Flink with fields
 OBJECT_FORMS: dict[str, FieldForm] = {
     **{name: FieldForm({}) for name in _EMPTY},
@@ -421,6 +443,8 @@ OBJECT_FORMS: dict[str, FieldForm] = {
         fieldByName="Map<String, Object>", positionByName="LinkedHashMap<String, Integer>",
     ),
     f"{_FLINK}streaming.api.windowing.windows.TimeWindow": _objects(start="long", end="long"),
+    **_json_nodes(_JACKSON),
+    **_json_nodes(f"{_FLINK}shaded.jackson2.{_JACKSON}"),
 }  # fmt: skip
 # all classes whose form needs no declaration
 KNOWN_FORMS: Mapping[str, Form] = MappingProxyType(

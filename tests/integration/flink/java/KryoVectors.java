@@ -40,6 +40,8 @@ import org.apache.flink.api.java.tuple.*;
 import org.apache.flink.api.java.typeutils.runtime.kryo.KryoSerializer;
 import org.apache.flink.core.memory.DataInputDeserializer;
 import org.apache.flink.core.memory.DataOutputSerializer;
+import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.node.JsonNodeFactory;
+import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.node.ObjectNode;
 import org.apache.flink.streaming.api.windowing.windows.TimeWindow;
 import org.apache.flink.types.Either;
 import org.apache.flink.types.Row;
@@ -527,6 +529,11 @@ class KryoVectors {
                 ZonedDateTime.of(2024, 6, 1, 12, 0, 0, 0, ZoneOffset.ofHours(1)), ZoneOffset.ofHours(1), "last")));
         value("registered tuples", List.class, new ArrayList<>(List.of(Tuple2.of("a", 1L), OptionalInt.of(1))),
                 Tuple2.class, OptionalInt.class);
+        ObjectNode json = JsonNodeFactory.instance.objectNode();
+        json.put("text", "größe").put("int", -7).put("long", 1L << 40).put("double", 0.5).put("yes", true);
+        json.put("decimal", new BigDecimal("12.5")).put("big", BigInteger.TEN).putNull("none");
+        json.putArray("list").add("a").add(1).addObject().put("b", 2L);
+        both("ObjectNode", json);
     }
 
     static TreeSet<String> backwards() {
