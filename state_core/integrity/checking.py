@@ -75,7 +75,8 @@ class IntegrityReport(Printed):
     def verdict(self) -> str:
         """Return the number of faults in words, or `sound`; noting entries that are not located."""
         unread = any(each.unread for each in self.unchecked)
-        return f"{faults_text(len(self.faults))}{' as far as it can be read' if unread else ''}"
+        faults = count_text(len(self.faults), "fault") if self.faults else "sound"
+        return f"{faults}{' as far as it can be read' if unread else ''}"
 
     def lines(self) -> Iterator[str]:
         """Yield the text form: lines and tables."""
@@ -100,11 +101,6 @@ class IntegrityReport(Printed):
             yield ""
         for skipped in self.unchecked:
             yield f"not checked: {skipped}"
-
-
-def faults_text(faults: int) -> str:
-    """Return a number of faults in words; `sound` without one."""
-    return count_text(faults, "fault") if faults else "sound"
 
 
 @dataclass
