@@ -75,7 +75,8 @@ class IntegrityReport(Printed):
     def verdict(self) -> str:
         """Return the number of faults in words, or `sound`; noting entries that are not located."""
         unread = any(each.unread for each in self.unchecked)
-        return f"{faults_text(len(self.faults))}{' as far as it can be read' if unread else ''}"
+        faults = count_text(len(self.faults), "fault") if self.faults else "sound"
+        return f"{faults}{' as far as it can be read' if unread else ''}"
 
     def lines(self) -> Iterator[str]:
         """Yield the text form: lines and tables."""

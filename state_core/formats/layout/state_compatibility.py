@@ -17,7 +17,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from statelake.state_core.errors import NotFoundError, did_you_mean
 from statelake.state_core.formats.layout.keyed_states import as_key_value
@@ -117,6 +116,8 @@ class StateVerdict(JsonFields):
 class Verdicts(Printed, list[StateVerdict]):
     """The verdicts on all states of a snapshot."""
 
+    JSON = ("compatible=!faults", "states=.")
+
     @property
     def faults(self) -> int:
         """The number of states that Flink would refuse, or lose."""
@@ -130,10 +131,6 @@ class Verdicts(Printed, list[StateVerdict]):
             for each in self
         ]  # fmt: skip
         return Table(title, ("<operator", "<state", "<verdict", "<why"), rows)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return them as JSON can hold them."""
-        return {"compatible": not self.faults, "states": [each.to_json() for each in self]}
 
     def lines(self) -> Iterator[str | Table]:
         """Yield the text form: lines and tables."""

@@ -104,7 +104,7 @@ def integrity(
         content["lake_faults"] = lake_faults
         faults += len(lake_faults)
         if not as_json_:
-            verdict = faults_text(len(lake_faults))
+            verdict = count_text(len(lake_faults), "fault") if lake_faults else "sound"
             tell(f"{verdict}: {job}/{snapshot_id}", marked=verdict, style=STYLE[not lake_faults])
             for fault in lake_faults:
                 tell(f"  {fault}")
