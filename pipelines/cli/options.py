@@ -573,3 +573,15 @@ def _use_setting(name: str, context: click.Context, _: click.Parameter, value: s
             os.environ[name] = before
 
     context.call_on_close(restore)
+
+
+def _job(lake: str, job: str, engine: str = "auto") -> Job:
+    from statelake import Lake  # noqa: PLC0415 - deltalake takes long to load
+
+    return Lake(lake).job(job, engine=engine)
+
+
+# a job of a lake
+opened_job = gathered("opened", _job, lake_option, job_option)
+# the same, and where its operations run
+opened_job_and_engine = gathered("opened", _job, lake_option, job_option, engine_option)

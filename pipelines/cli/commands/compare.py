@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 import statelake as sl
-from statelake import Lake
+from statelake import Job, Lake
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import (
     as_json,
@@ -18,9 +18,8 @@ from statelake.pipelines.cli.options import (
     answer,
     configured_option,
     engine_option,
-    job_option,
     lake_is_meant,
-    lake_option,
+    opened_job,
     reading_options,
     refuse_untrusted,
     request_options,
@@ -143,8 +142,7 @@ def growth(
 
 
 @click.command("plan-rescale")
-@lake_option
-@job_option
+@opened_job
 @snapshot_option("--snapshot", "snapshot_id", required=True, help="The snapshot.")
 @click.option(
     "--parallelism", required=True, type=click.IntRange(min=1), help="The new parallelism."
@@ -153,8 +151,7 @@ def growth(
 @plugins_option
 @json_option
 def plan_rescale(
-    lake: str,
-    job: str,
+    opened: Job,
     snapshot_id: str,
     parallelism: int,
     max_parallelism: int | None,
@@ -170,7 +167,6 @@ def plan_rescale(
       statelake plan-rescale --lake lake --job orders --snapshot sp-1 --parallelism 200 \\
           --max-parallelism 1000
     """
-    opened = Lake(lake).job(job)
     snapshot = opened[snapshot_named(opened, snapshot_id)]
     plans = snapshot.plan_rescale(parallelism, max_parallelism)
     if as_json_:

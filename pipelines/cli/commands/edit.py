@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
-from statelake import Lake
+from statelake import Job
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show
 from statelake.pipelines.cli.options import (
-    engine_option,
-    job_option,
-    lake_option,
+    opened_job_and_engine,
     request_options,
     snapshot_named,
     snapshot_option,
@@ -19,23 +19,19 @@ from statelake.pipelines.requests.edit import Edit, SaveEdit
 
 
 @click.command()
-@lake_option
-@job_option
+@opened_job_and_engine
 @snapshot_option("--parent", required=True, help="The snapshot to edit.")
 @click.option("--snapshot", "snapshot_id", required=True, help="The name of the new snapshot.")
 @request_options(Edit)
 @request_options(SaveEdit, "saving")
-@engine_option
 @plugins_option
 @json_option
 def edit(
-    lake: str,
-    job: str,
+    opened: Job,
     parent: str,
     snapshot_id: str,
     request: Edit,
     saving: SaveEdit,
-    engine: str,
     as_json_: bool,
 ) -> None:
     """Change a snapshot as a whole, as a new snapshot; the old one stays.
@@ -84,7 +80,7 @@ def edit(
     if request.is_empty:
         raise click.UsageError("say what to change: --rename-uid, --drop-state, --purge, ...")
     with progress_bar("editing", quiet=as_json_) as progress:
-        opened = Lake(lake).job(job, engine=engine, progress=progress)
+        opened = replace(opened, progress=progress)
         snapshot = opened[snapshot_named(opened, parent)]
         editor = snapshot.edit(snapshot_id, **vars(request) | {"merge": ()})
         for other in request.merge:

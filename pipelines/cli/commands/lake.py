@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
-from statelake.pipelines.api import Lake
+from statelake.pipelines.api import Job, Lake
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import (
     as_json,
@@ -19,9 +20,9 @@ from statelake.pipelines.cli.commands.terminal import (
 )
 from statelake.pipelines.cli.options import (
     configured_option,
-    engine_option,
-    job_option,
     lake_option,
+    opened_job,
+    opened_job_and_engine,
     option_of,
     refuse_all,
     request_options,
@@ -38,19 +39,15 @@ if TYPE_CHECKING:
 
 @click.command("import")
 @click.argument("savepoint")
-@lake_option
-@job_option
+@opened_job_and_engine
 @click.option("--snapshot", "snapshot_id", help="The snapshot's name; by default Flink's.")
-@engine_option
 @request_options(Import)
 @plugins_option
 @json_option
 def import_command(
     savepoint: str,
-    lake: str,
-    job: str,
+    opened: Job,
     snapshot_id: str | None,
-    engine: str,
     request: Import,
     as_json_: bool,
 ) -> None:
@@ -75,25 +72,21 @@ def import_command(
       statelake import savepoint-5f1e2c-0a1b2c3d4e5f --lake lake --job crm --decode crm/profile=json
     """
     with progress_bar("importing", quiet=as_json_, of_bytes=True) as progress:
-        opened = Lake(lake).job(job, engine=engine, progress=progress)
-        done = opened.import_snapshot(savepoint, snapshot_id, **vars(request))
+        importing = replace(opened, progress=progress)
+        done = importing.import_snapshot(savepoint, snapshot_id, **vars(request))
     show(done, as_json_=as_json_, marked=done.record.snapshot_id)
     if done.new and not as_json_:
         tell_times(done.times)
 
 
 @click.command()
-@lake_option
-@job_option
+@opened_job_and_engine
 @click.option("--snapshot", "snapshot_id", required=True, help="The name of the new snapshot.")
 @snapshot_option("--parent", required=True, help="The whole id of the snapshot that was edited.")
 @option_of(Noted, "note")
-@engine_option
 @plugins_option
 @json_option
-def commit(
-    lake: str, job: str, snapshot_id: str, parent: str, note: str, engine: str, as_json_: bool
-) -> None:
+def commit(opened: Job, snapshot_id: str, parent: str, note: str, as_json_: bool) -> None:
     """Register edited tables as a new snapshot.
 
     The edited tables are checked first: columns and types are as before, no key is there twice,
@@ -108,11 +101,7 @@ def commit(
       statelake export --lake lake --job orders --snapshot without-alice --to /savepoints/clean
     """
     with progress_bar("checking", quiet=as_json_) as progress:
-        done = (
-            Lake(lake)
-            .job(job, engine=engine, progress=progress)
-            .commit(snapshot_id, parent, note=note)
-        )
+        done = replace(opened, progress=progress).commit(snapshot_id, parent, note=note)
     show(done, as_json_=as_json_, marked=snapshot_id)
 
 
@@ -146,19 +135,13 @@ def snapshots(lake: str, job: str | None, as_json_: bool) -> None:
 
 
 @click.command()
-@lake_option
-@job_option
+@opened_job
 @snapshot_option("--snapshot", "snapshot_ids", multiple=True, help="The whole id of a snapshot.")
 @click.option("--keep", type=click.IntRange(min=0), help="Delete all but the newest N.")
 @yes_option
 @json_option
 def drop(
-    lake: str,
-    job: str,
-    snapshot_ids: tuple[str, ...],
-    keep: int | None,
-    yes: bool,
-    as_json_: bool,
+    opened: Job, snapshot_ids: tuple[str, ...], keep: int | None, yes: bool, as_json_: bool
 ) -> None:
     """Delete snapshots, and the files that only they need.
 
@@ -176,7 +159,6 @@ def drop(
     """
     if bool(snapshot_ids) == (keep is not None):
         raise click.UsageError("give either --snapshot (once or more) or --keep")
-    opened = Lake(lake).job(job)
     plan = opened.plan_drop(*snapshot_ids, keep=keep)
     done = opened.drop(*snapshot_ids, keep=keep) if yes else None
     if as_json_:

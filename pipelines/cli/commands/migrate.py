@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
-from statelake import Lake
+from statelake import Job
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import (
     json_option,
@@ -14,9 +16,7 @@ from statelake.pipelines.cli.commands.terminal import (
 )
 from statelake.pipelines.cli.options import (
     answer,
-    engine_option,
-    job_option,
-    lake_option,
+    opened_job_and_engine,
     request_options,
     snapshot_named,
 )
@@ -24,19 +24,15 @@ from statelake.pipelines.requests.changes import MigrateSnapshots
 
 
 @click.command()
-@lake_option
-@job_option
+@opened_job_and_engine
 @click.option("--all", "every", is_flag=True, help="All snapshots that were not migrated yet.")
 @request_options(MigrateSnapshots)
-@engine_option
 @plugins_option
 @json_option
 def migrate(
-    lake: str,
-    job: str,
+    opened: Job,
     every: bool,
     request: MigrateSnapshots,
-    engine: str,
     as_json_: bool,
 ) -> None:
     """Give states new types, as one new snapshot; the old one stays.
@@ -79,13 +75,11 @@ def migrate(
     """
     if bool(request.snapshots) == every:
         raise click.UsageError("give either --snapshot (once or more) or --all")
-    opened = Lake(lake).job(job)
     names = list(dict.fromkeys(snapshot_named(opened, name) for name in request.snapshots))
     with progress_bar(
         f"migrating {' '.join(names)}".rstrip(), quiet=as_json_ or request.dry_run
     ) as progress:
-        migrating = Lake(lake).job(job, engine=engine, progress=progress)
-        migrated = migrating.migrated(request, names)
+        migrated = replace(opened, progress=progress).migrated(request, names)
     show(migrated, as_json_=as_json_)
     for outcome in () if as_json_ else migrated.outcomes:
         tell_times(outcome.times)

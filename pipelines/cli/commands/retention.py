@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from statelake.pipelines.api import Lake
+from statelake.pipelines.api import Job
 from statelake.pipelines.cli.commands.terminal import (
     as_json,
     bytes_text,
@@ -13,16 +13,15 @@ from statelake.pipelines.cli.commands.terminal import (
     show,
     tell,
 )
-from statelake.pipelines.cli.options import job_option, lake_option, snapshot_argument, yes_option
+from statelake.pipelines.cli.options import opened_job, snapshot_argument, yes_option
 
 
 @click.command()
-@lake_option
-@job_option
+@opened_job
 @snapshot_argument("snapshot")
 @click.option("--reason", default="", help="The reason, kept with the hold.")
 @json_option
-def hold(lake: str, job: str, snapshot: str, reason: str, as_json_: bool) -> None:
+def hold(opened: Job, snapshot: str, reason: str, as_json_: bool) -> None:
     """Protect a snapshot from deletion, until its holds are released.
 
     It is named by its whole id. Neither `drop` nor `retain` nor Dagster's pruning deletes it.
@@ -33,22 +32,21 @@ def hold(lake: str, job: str, snapshot: str, reason: str, as_json_: bool) -> Non
       statelake hold --lake /data/lake --job orders monday --reason "case 4711"
       statelake hold --lake /data/lake --job orders savepoint-5f1e2c-0a1b2c3d4e5f
     """
-    holds = Lake(lake).job(job)[snapshot].hold(reason)
+    holds = opened[snapshot].hold(reason)
     if as_json_:
-        as_json({"job": job, "snapshot": snapshot, "holds": holds})
+        as_json({"job": opened.name, "snapshot": snapshot, "holds": holds})
         return
-    tell(f"{snapshot} of {job} is held", marked=snapshot)
+    tell(f"{snapshot} of {opened.name} is held", marked=snapshot)
     print_table("", ("<since", "<reason"),
                 [(f"{note.since:%Y-%m-%d %H:%M}", note.reason) for note in holds])  # fmt: skip
 
 
 @click.command()
-@lake_option
-@job_option
+@opened_job
 @snapshot_argument("snapshot")
 @click.option("--reason", help="Only the hold of that reason; all of them by default.")
 @json_option
-def release(lake: str, job: str, snapshot: str, reason: str | None, as_json_: bool) -> None:
+def release(opened: Job, snapshot: str, reason: str | None, as_json_: bool) -> None:
     """End the holds of a snapshot, so that it can be deleted; it is named by its whole id.
 
     Exit code 1 if it has none.
@@ -58,21 +56,20 @@ def release(lake: str, job: str, snapshot: str, reason: str | None, as_json_: bo
       statelake release --lake /data/lake --job orders monday
       statelake release --lake /data/lake --job orders monday --reason "case 4711"
     """
-    ended = Lake(lake).job(job)[snapshot].release(reason)
+    ended = opened[snapshot].release(reason)
     if as_json_:
-        as_json({"job": job, "snapshot": snapshot, "ended": ended})
+        as_json({"job": opened.name, "snapshot": snapshot, "ended": ended})
         return
     named = ", ".join(why or "without a reason" for why in ended)
-    tell(f"released {snapshot} of {job}: {named}", marked=snapshot)
+    tell(f"released {snapshot} of {opened.name}: {named}", marked=snapshot)
 
 
 @click.command()
-@lake_option
-@job_option
+@opened_job
 @click.option("--policy", required=True, help="The snapshots to keep: see above.")
 @yes_option
 @json_option
-def retain(lake: str, job: str, policy: str, yes: bool, as_json_: bool) -> None:
+def retain(opened: Job, policy: str, yes: bool, as_json_: bool) -> None:
     """Delete the snapshots that a policy does not keep, and the files that only they need.
 
     A policy has parts, each with an age and a period; a snapshot stays if any part keeps it. `30d
@@ -92,7 +89,6 @@ def retain(lake: str, job: str, policy: str, yes: bool, as_json_: bool) -> None:
       statelake retain --lake /data/lake --job orders --policy "30d all, 1y daily, forever monthly"
       statelake retain --lake /data/lake --job orders --policy "30 all, 90 daily" --yes
     """
-    opened = Lake(lake).job(job)
     plan = opened.plan_retain(policy)
     dropped = opened.retain(policy) if yes and plan.going else None
     if as_json_:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from statelake.pipelines.api import Lake
+from statelake.pipelines.api import Job
 from statelake.pipelines.cli.commands.checks.integrity import integrity
 from statelake.pipelines.cli.commands.checks.legality import legality
 from statelake.pipelines.cli.commands.plugins import plugins_option
@@ -12,8 +12,7 @@ from statelake.pipelines.cli.commands.sql_upgrade import check_sql
 from statelake.pipelines.cli.commands.terminal import json_option, show
 from statelake.pipelines.cli.options import (
     answer,
-    job_option,
-    lake_option,
+    opened_job,
     request_options,
     snapshot_named,
     snapshot_option,
@@ -39,14 +38,13 @@ check.add_command(check_sql)
 
 
 @check.command()
-@lake_option
-@job_option
+@opened_job
 @snapshot_option("--snapshot", "snapshot_id", required=True, help="The snapshot to be restored.")
 @request_options(CheckCompatibility)
 @plugins_option
 @json_option
 def compatibility(
-    lake: str, job: str, snapshot_id: str, request: CheckCompatibility, as_json_: bool
+    opened: Job, snapshot_id: str, request: CheckCompatibility, as_json_: bool
 ) -> None:
     """Check for every state whether a new job can use it: as it is, migrated, or not at all.
 
@@ -62,7 +60,6 @@ def compatibility(
       statelake check compatibility --lake lake --job orders --snapshot monday \\
           --against /savepoints/savepoint-of-the-new-job --json
     """
-    opened = Lake(lake).job(job)
     verdicts = opened[snapshot_named(opened, snapshot_id)].check_compatibility(**vars(request))
     show(verdicts, as_json_=as_json_)
     answer(yes=not verdicts.faults)

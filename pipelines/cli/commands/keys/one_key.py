@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from statelake import Lake
+from statelake import Job
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import (
     json_option,
@@ -16,8 +16,7 @@ from statelake.pipelines.cli.commands.terminal import (
 from statelake.pipelines.cli.options import (
     NamedSnapshot,
     answer,
-    job_option,
-    lake_option,
+    opened_job,
     option_of,
     refuse_problems,
     request_options,
@@ -121,13 +120,12 @@ def _print_tables(key_rows: list[KeyRows]) -> int:
 
 
 @click.command()
-@lake_option
-@job_option
+@opened_job
 @key_option
 @request_options(Selection)
 @plugins_option
 @json_option
-def history(lake: str, job: str, text: str, request: Selection, as_json_: bool) -> None:
+def history(opened: Job, text: str, request: Selection, as_json_: bool) -> None:
     """Show what changed of one key from each snapshot of a job to the next.
 
     All entries of the oldest snapshot are shown as added. Only files that may hold the key are
@@ -140,6 +138,6 @@ def history(lake: str, job: str, text: str, request: Selection, as_json_: bool) 
       statelake history --lake lake --job orders --key customer-4711
       statelake history --lake lake --job orders --key 4711 --operator counter --state count --json
     """
-    result = Lake(lake).job(job).history(text, **vars(request))
+    result = opened.history(text, **vars(request))
     show(result, as_json_=as_json_, marked="")
     answer(yes=result.held)
