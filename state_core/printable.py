@@ -93,11 +93,6 @@ def count_text(count: int, what: str) -> str:
     return f"{f'{count:,}' if count else 'no'} {what}{'' if count == 1 else 's'}"
 
 
-def faults_text(faults: int) -> str:
-    """Return a number of faults in words; `sound` without one."""
-    return count_text(faults, "fault") if faults else "sound"
-
-
 def first_of(problems: Sequence[str]) -> str:
     """Return the first of some problems, and how many more there are; empty without any."""
     more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""

@@ -180,7 +180,7 @@ class Tools:
         contents, operator = self.source.held(Name(job, snapshot)), words["operator"]
         operators = []
         for each in contents.operators:
-            if operator in (None, each.label, each.operator_id):
+            if not operator or operator in (each.label, each.operator_id):
                 shown = each.to_json(0)
                 del shown["checkpoint-id"]
                 for state in shown["keyed_states"]:

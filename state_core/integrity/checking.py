@@ -42,7 +42,7 @@ from statelake.state_core.model.handles import (
     StreamHandle,
 )
 from statelake.state_core.model.key_groups import operator_id_of_uid
-from statelake.state_core.printable import Printed, bytes_text, faults_text
+from statelake.state_core.printable import Printed, bytes_text, count_text
 
 Progress = Callable[[int, int], None]
 SHOWN = 200  # the largest number of faults in text

@@ -25,7 +25,7 @@ from statelake.pipelines.cli.options import (
     snapshot_option,
 )
 from statelake.pipelines.requests.shared import Reading
-from statelake.state_core.printable import faults_text
+from statelake.state_core.printable import count_text
 
 STYLE = {True: "green", False: "red"}  # of a verdict, by whether there is no fault
 
