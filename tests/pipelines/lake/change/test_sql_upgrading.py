@@ -351,7 +351,7 @@ def _numbered(plan: Any, more: int) -> None:
         (lambda plan: plan.update(flinkVersion=None), "not a plan of Flink SQL"),
         (lambda plan: plan["nodes"].append(plan["nodes"][0]), "two nodes have the number"),
         (lambda plan: plan["edges"].append({"source": 4, "target": 3}), "form a cycle"),
-        (lambda plan: plan["edges"].append({"source": 77, "target": 3}), "not there"),
+        (lambda plan: plan["edges"].append({"source": 77, "target": 3}), "which is missing"),
         (lambda plan: plan["nodes"][0].update(type="batch-exec-sink_1"), "batch-exec"),
         (lambda plan: plan["nodes"][0].update(outputType="BIGINT"), "output of node"),
         (lambda plan: plan["nodes"][1].pop("projection"), "Calc\\[2\\]"),
