@@ -286,14 +286,6 @@ def _many_numbers(table: MarkedTable, lines: I64Array, column: Scalar) -> pa.Arr
     return table.parts.numbers(lines, column.arrow_type)
 
 
-def _many_texts(table: MarkedTable, lines: I64Array, _: Scalar) -> pa.Array:
-    return table.parts.texts(lines)
-
-
-def _many_uuids(table: MarkedTable, lines: I64Array, _: Scalar) -> pa.Array:
-    return table.parts.uuids(lines)
-
-
 def _many_characters(table: MarkedTable, lines: I64Array, column: Scalar) -> pa.Array:
     return _each(column, table, lines, lambda line: chr(int(table.parts.number[line]) & 0xFFFF))
 
@@ -459,10 +451,6 @@ def _place_numbers(table: PlacedTable, lines: I64Array, values: pa.Array) -> Non
         table.number[lines] = values.cast(pa.int64()).to_numpy(zero_copy_only=False)
 
 
-def _place_texts(table: PlacedTable, lines: I64Array, values: pa.Array) -> None:
-    table.put_texts(lines, values)
-
-
 def _place_characters(table: PlacedTable, lines: I64Array, values: pa.Array) -> None:
     texts = values.to_pylist()
     if any(len(text) != 1 or ord(text) > 0xFFFF for text in texts):
@@ -592,7 +580,10 @@ SCALARS: dict[str, tuple[Any, ...]] = {
     **{
         name: (kind, _same, _same, _many_numbers, _place_numbers) for name, kind in NUMBERS.items()
     },
-    **dict.fromkeys(_TEXTS, (pa.string(), _same, _same, _many_texts, _place_texts)),
+    **dict.fromkeys(_TEXTS, (
+        pa.string(), _same, _same, lambda table, lines, _: table.parts.texts(lines),
+        PlacedTable.put_texts,
+    )),
     "java.lang.Character": (pa.string(), _same, _same, _many_characters, _place_characters),
     "[B": (pa.binary(), _same, _same, _many_bytes, _place_bytes),
     "java.math.BigInteger": (
@@ -602,7 +593,9 @@ SCALARS: dict[str, tuple[Any, ...]] = {
         pa.string(), lambda parts: decimal_text(*parts), decimal_parts, _many_decimals,
         _place_decimals,
     ),
-    "java.util.UUID": (pa.string(), _same, _same, _many_uuids, _place_uuids),
+    "java.util.UUID": (
+        pa.string(), _same, _same, lambda table, lines, _: table.parts.uuids(lines), _place_uuids
+    ),
     "java.util.BitSet": (pa.list_(pa.int64()), _same, _same),
     "java.util.Locale": (
         pa.struct({name: pa.string() for name in ("language", "country", "variant")}),
