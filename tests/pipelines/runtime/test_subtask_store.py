@@ -149,7 +149,7 @@ def test_pairs_that_are_not_complete_are_refused(lacks: bytes, tmp_path: Path) -
             break
     store = SubtaskStore(PosixDisk(tmp_path / "restored"), "state")
     store.apply_all(pairs)
-    with pytest.raises(CorruptSnapshotError, match="pairs without"):
+    with pytest.raises(CorruptSnapshotError, match="is missing, though the description"):
         store.flush()
 
 
