@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from statelake.state_core.connectors.records import (
@@ -212,6 +212,7 @@ def _table(text: str) -> str:
     return ".".join(part.replace(2 * quote, quote) for part in parts)
 
 
+@lru_cache(1024)  # each is checked first, and shown later
 def _boundary(text: str) -> str | None:
     """Return the key at the border of a chunk; None without one, or the class of another key."""
     stream = DataInput(bytes.fromhex(text))

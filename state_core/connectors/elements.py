@@ -7,7 +7,7 @@ Source: `SimpleVersionedListState` in `org.apache.flink.api.connector.source.lib
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 
 from statelake.state_core.connectors.records import VERSIONED, Sized
 from statelake.state_core.connectors.versioned import encoded, read_exactly
@@ -48,7 +48,7 @@ class Element:
 
     def encode(self) -> bytes:
         """Return the element's bytes."""
-        return encoded(_ELEMENT, astuple(self))
+        return encoded(_ELEMENT, (self.version, self.data))
 
 
 def unread_of(operator: Operator, states: Collection[str]) -> list[str]:

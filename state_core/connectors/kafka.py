@@ -9,7 +9,7 @@ Source: `org.apache.flink.connector.kafka.source` (`KafkaPartitionSplitSerialize
 
 from __future__ import annotations
 
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 from statelake.state_core.connectors.records import (
@@ -106,9 +106,14 @@ class KafkaSplit(ShownFields):
     offset: Offset | None
     stopping_offset: Offset | None
 
+    @property
+    def fields(self) -> tuple[object, ...]:
+        """The fields in order."""
+        return self.topic, self.partition, self.offset, self.stopping_offset
+
     def encode(self) -> bytes:
         """Return the bytes of version 0."""
-        return encoded(_SPLIT, astuple(self))
+        return encoded(_SPLIT, self.fields)
 
 
 def _checked(fields: dict[str, Any], source: DataInput) -> KafkaSplit:
@@ -163,11 +168,16 @@ class KafkaEnumerator:
     def encode(self) -> bytes:
         """Return the bytes of its version."""
         rows = [
-            {**asdict(each.split), "split": astuple(each.split), "status": each.status}
+            {
+                "topic": each.split.topic,
+                "partition": each.split.partition,
+                "split": each.split.fields,
+                "status": each.status,
+            }
             for each in self.partitions
         ]
         subtasks = [
-            (number, [astuple(each.split) for each in self.partitions if each.subtask == number])
+            (number, [each.split.fields for each in self.partitions if each.subtask == number])
             for number in self.subtasks
         ]
         fields = {

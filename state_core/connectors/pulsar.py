@@ -23,10 +23,10 @@ _SPLIT_VERSIONS, _ENUMERATOR_VERSIONS = (1, 2), (2, 3)
 _LEDGER, _ENTRY, _BATCH = 1, 2, 4
 _PLACE = {"topic": UTF, "number": INT, "ranges": many(record(first=INT, last=INT))}
 _PARTITIONS = {1: record(**_PLACE, mode=INT), 2: record(**_PLACE)}  # by the version of splits
-_REST = {
-    "stops": BYTES, "message": optional(BYTES),
-    "transaction": optional(record(high=LONG, low=LONG)),
-}  # fmt: skip
+_LISTS = {version: many(partition) for version, partition in _PARTITIONS.items()}
+_REST = record(
+    stops=BYTES, message=optional(BYTES), transaction=optional(record(high=LONG, low=LONG))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class PulsarSplit(KeptBytes, ShownFields):
 
 def _read_split(version: int, source: DataInput) -> PulsarSplit:
     topic, number = _partition(_PARTITIONS[version].read(source), source)
-    fields = record(**_REST).read(source)
+    fields = _REST.read(source)
     message, transaction = fields["message"], fields["transaction"]
     return PulsarSplit(
         version, topic, None if number < 0 else number,
@@ -142,7 +142,7 @@ class PulsarEnumerator(KeptBytes):
 
 
 def _read_enumerator(version: int, source: DataInput) -> PulsarEnumerator:
-    partitions = [_partition(each, source) for each in many(_PARTITIONS[version - 1]).read(source)]
+    partitions = [_partition(each, source) for each in _LISTS[version - 1].read(source)]
     return PulsarEnumerator(version, tuple(partitions), bytes(source.data))
 
 

@@ -82,7 +82,7 @@ class Sized(_Part):
     def read(self, source: DataInput) -> Any:
         """Read one value, which takes all of its bytes."""
         inner = DataInput(BYTES.read(source))
-        value = super().read(inner)
+        value = self.value.read(inner)
         if inner.remaining:
             raise source.fault(f"{inner.remaining} bytes behind a value")
         return value
@@ -90,7 +90,7 @@ class Sized(_Part):
     def write(self, value: Any, out: DataOutput) -> None:
         """Write one value."""
         inner = DataOutput()
-        super().write(value, inner)
+        self.value.write(value, inner)
         out.write_sized(inner.to_bytes())
 
 
@@ -108,7 +108,7 @@ class Checked(_Part):
 
     def read(self, source: DataInput) -> Any:
         """Read one value."""
-        value = super().read(source)
+        value = self.value.read(source)
         try:
             self.check(value)
         except ValueError as error:
@@ -139,7 +139,7 @@ class Code(_Part):
 
     def read(self, source: DataInput) -> Any:
         """Read one value."""
-        number = super().read(source)
+        number = self.value.read(source)
         if number in self.values or self.others:
             return self.values.get(number, number)
         raise source.fault(f"number {number}, not one of {', '.join(map(str, self.values))}")
@@ -148,7 +148,7 @@ class Code(_Part):
         """Write one value."""
         if value not in self.numbers and not self.others:
             raise EncodeError(f"{value!r} has no number here")
-        super().write(self.numbers.get(value, value), out)
+        self.value.write(self.numbers.get(value, value), out)
 
 
 def among(*numbers: int) -> Code:
@@ -168,18 +168,18 @@ class VersionedList(TypeSerializer):
     min_length = 8
 
     def __init__(self, elements: Mapping[int, TypeSerializer], *, first: bool = False) -> None:
-        self.elements = elements
+        self.lists = {version: many(element) for version, element in elements.items()}
         self.version = among(*elements)
         self.first = first
-        self.arrow_type = many(next(iter(elements.values()))).arrow_type
+        self.arrow_type = next(iter(self.lists.values())).arrow_type
 
     def read(self, source: DataInput) -> tuple[int, list[Any]]:
         """Read one list."""
         if self.first:
             version = self.version.read(source)
-            return version, many(self.elements[version]).read(source)
+            return version, self.lists[version].read(source)
         count, version = source.read_int(), self.version.read(source)
-        element = self.elements[version]
+        element = self.lists[version].element
         if not 0 <= count * element.min_length <= source.remaining:
             raise source.fault(f"{count} elements")
         source.declare(count)
@@ -192,7 +192,7 @@ class VersionedList(TypeSerializer):
         for number in reversed(numbers) if self.first else numbers:
             out.write_int(number)
         for element in elements:
-            self.elements[version].write(element, out)
+            self.lists[version].element.write(element, out)
 
 
 def later(fields: Mapping[str, TypeSerializer], lengths: Collection[int]) -> list[ObjectSerializer]:

@@ -55,7 +55,7 @@ WRITER_STATE = "writer_raw_states"
 COMMITTER_STATE = "streaming_committer_raw_states"
 SINK_STATES = (WRITER_STATE, COMMITTER_STATE, ICEBERG_STATE)
 _MAGIC = 0xB91F252C - (1 << 32)
-_BUCKET_MAGIC = 0x1E764B79
+_BUCKET_MAGIC, _BUCKET_VERSION = 0x1E764B79, 3
 _REQUEST_STATES = ("received", "retry", "failed", "committed")
 _OWNERSHIPS = ("implicit by subtask id", "explicit by writer state")
 SHOWN = 1000  # commits of one sink, to people
@@ -221,8 +221,10 @@ def _writer(data: bytes) -> Row:
     element = Element.read(data)
     if element is None:
         return {"version": None, "bytes": len(data)}
-    read = {version: form.read for version, form in _WRITERS.items()} | {3: _read_bucket}
-    row = _whole(read[element.version], element.data) if element.version in read else None
+    if element.version in _WRITERS:
+        row = _whole(_WRITERS[element.version].read, element.data)
+    else:
+        row = _whole(_read_bucket, element.data) if element.version == _BUCKET_VERSION else None
     return {"version": element.version} | (row or {"bytes": len(element.data)})
 
 
