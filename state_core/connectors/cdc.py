@@ -23,7 +23,7 @@ from statelake.state_core.connectors.records import (
     INT,
     LONG,
     UTF,
-    Checked,
+    CheckedValue,
     Code,
     Sized,
     among,
@@ -242,9 +242,9 @@ def _be_filled(data: bytes) -> None:
 
 
 _TABLE, _BORDER, _HEXADECIMAL = (
-    Checked(UTF, check) for check in (_table, _boundary, bytes.fromhex)
+    CheckedValue(UTF, check) for check in (_table, _boundary, bytes.fromhex)
 )  # a border is a Java stream in hexadecimal digits
-_POSITION = optional(Checked(BYTES, _position))  # JSON
+_POSITION = optional(CheckedValue(BYTES, _position))  # JSON
 
 
 @cache
@@ -260,7 +260,7 @@ def _forms(kind: str, version: int) -> dict[int, TypeSerializer]:
     factory: dict[str, TypeSerializer] = {"factory": _HEXADECIMAL} if others else {}
     all_read: dict[str, TypeSerializer] = {"all_read": BOOLEAN} if version > _SPLITS[0] else {}
     borders: dict[str, TypeSerializer] = {"start": _BORDER, "end": _BORDER}
-    schemas = many(record(**mark, table=_TABLE, schema=Checked(BYTES, _be_filled)))
+    schemas = many(record(**mark, table=_TABLE, schema=CheckedValue(BYTES, _be_filled)))
     tables = many(record(**mark, table=_TABLE))
     chunk = record(
         form=among(_CHUNK), **mark, table=_TABLE, split_id=UTF, key_type=UTF, **borders,
@@ -268,7 +268,7 @@ def _forms(kind: str, version: int) -> dict[int, TypeSerializer]:
     )  # fmt: skip
     finished = record(table=UTF, chunk=UTF, **borders, **factory, position=_POSITION, **mark)
     log = record(
-        form=among(_LOG), split_id=UTF, keys=Checked(UTF, _be_empty), position=_POSITION,
+        form=among(_LOG), split_id=UTF, keys=CheckedValue(UTF, _be_empty), position=_POSITION,
         end=_POSITION, finished=many(finished), schemas=schemas, chunks=INT, suspended=BOOLEAN,
         **all_read,
     )  # fmt: skip

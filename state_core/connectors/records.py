@@ -52,7 +52,7 @@ def optional(value: TypeSerializer, *, null_flag: bool = False) -> NullableSeria
 VERSIONED = record(version=INT, data=BYTES)
 
 
-class _Part(TypeSerializer):
+class _WrappedValue(TypeSerializer):
     """A value in a form of its own.
 
     Args:
@@ -74,7 +74,7 @@ class _Part(TypeSerializer):
         self.value.write(value, out)
 
 
-class Sized(_Part):
+class Sized(_WrappedValue):
     """An i32 length, and a value of so many bytes."""
 
     min_length = 4
@@ -94,7 +94,7 @@ class Sized(_Part):
         out.write_sized(inner.to_bytes())
 
 
-class Checked(_Part):
+class CheckedValue(_WrappedValue):
     """A value that is checked when it is read.
 
     Args:
@@ -116,7 +116,7 @@ class Checked(_Part):
         return value
 
 
-class Code(_Part):
+class Code(_WrappedValue):
     """A number that stands for a value.
 
     Args:
