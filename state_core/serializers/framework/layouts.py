@@ -89,7 +89,7 @@ def _programs(parts: Sequence[ByteLayout]) -> list[Program] | None:
 
 def sequence(*parts: ByteLayout) -> ByteLayout:
     """Return the layout of consecutive values."""
-    return parts[0] if len(parts) == 1 else Sequenced(parts)
+    return parts[0] if len(parts) == 1 and parts[0].self_delimiting else Sequenced(parts)
 
 
 NOTHING = sequence()
