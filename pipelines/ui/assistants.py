@@ -50,19 +50,25 @@ SPLIT_NUMBERS = frozenset((
 
 
 class _AssistantServer(MCPServer[Any]):
-    """A server that refuses unknown arguments: a typing error is no default."""
+    """A server that refuses unknown arguments, and takes an empty one as not given."""
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
         """Call a tool."""
         for tool in await self.list_tools():
+            if tool.name != name:
+                continue
             known = tool.input_schema.get("properties", {})
-            unknown = [each for each in arguments if tool.name == name and each not in known]
+            unknown = [each for each in arguments if each not in known]
             if unknown:
                 near = did_you_mean(unknown[0], known)
                 message = f"{name} has no argument {unknown[0]!r}; it has: {', '.join(known)}{near}"
                 raise ToolError(message)
+            needed = tool.input_schema.get("required", ())
+            arguments = {
+                each: value for each, value in arguments.items() if value != "" or each in needed
+            }
         return await super().call_tool(name, arguments, context)
 
 

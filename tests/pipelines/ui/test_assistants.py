@@ -111,6 +111,8 @@ def test_a_lake_is_answered_as_by_the_commands(lake: Path) -> None:
         assert all(tool.annotations and tool.annotations.read_only_hint for tool in listed.tools)
         assert all(tool.description for tool in listed.tools)
         assert [each["snapshot"] for each in await asked.json("scan")] == ["tuesday", "monday"]
+        every = await asked.json("inspect", **of)
+        assert await asked.json("inspect", operator="", **of) == every
         (kinds,) = (await asked.json("inspect", operator="kinds", **of))["operators"]
         states = {state["name"]: state["entries"] for state in kinds["keyed_states"]}
         assert states["total"] == held["kinds"]["total"].to_arrow().num_rows

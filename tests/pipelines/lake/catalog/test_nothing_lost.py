@@ -271,7 +271,7 @@ class TestTakenForDead:
         drop = elsewhere(lambda: drop_snapshots(scene.lake, "orders", snapshot_ids=["bad"]))
         do_at(monkeypatch, step, drop)
         edit = SnapshotEdit(drop_state=["counter/total"])
-        with pytest.raises(ConflictError, match=r"dropped, or erased from|taken for dead"):
+        with pytest.raises(ConflictError, match=r"dropped, or erased from|gave no sign of life"):
             edit_snapshot(ChildSnapshot(scene.lake, "orders", "bad", "edited", engine=LOCAL), edit)
         assert ids(scene.lake) == ["good"]
         assert_whole(scene.lake)
