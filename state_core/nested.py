@@ -29,6 +29,7 @@ _LISTS = {
     pa.lib.Type_LIST, pa.lib.Type_LARGE_LIST, pa.lib.Type_FIXED_SIZE_LIST, pa.lib.Type_LIST_VIEW,
     pa.lib.Type_LARGE_LIST_VIEW,
 }  # fmt: skip
+_WITH_OFFSETS = {pa.lib.Type_LIST, pa.lib.Type_LARGE_LIST, pa.lib.Type_MAP}
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -146,22 +147,31 @@ def _children(array: pa.Array) -> tuple[I64Array | None, list[pa.Array]]:
     return first, elements.flatten() if pa.types.is_map(array.type) else [elements]
 
 
-def elements_of(lists: pa.Array) -> tuple[I64Array, pa.Array]:
+def elements_of(
+    lists: pa.Array, present: npt.NDArray[np.uint8] | None = None
+) -> tuple[I64Array, pa.Array]:
     """Return the bounds of lists or maps, from 0, and their elements, or entries.
 
-    Null rows get no elements, though Arrow allows them.
+    Null rows get no elements, though Arrow allows them; nor do absent ones.
+
+    Args:
+        lists: The lists or maps.
+        present: One byte a row, 0 for absent rows; of size 0 or None if all are present.
     """
     kind = lists.type
-    if not (pa.types.is_list(kind) or pa.types.is_map(kind) or pa.types.is_large_list(kind)):
+    if kind.id not in _WITH_OFFSETS:
         lists = lists.cast(pa.list_(kind.value_field))
     if not len(lists):
         return np.zeros(1, np.int64), lists.values[:0]
     first: I64Array = lists.offsets.to_numpy().astype(np.int64)
+    absent = None if present is None or present.size == 0 else present == 0
     if lists.null_count:
         null = lists.is_null().to_numpy(zero_copy_only=False)
-        if np.diff(first)[null].any():
-            return elements_of(lists.take(pa.array(np.arange(len(lists)), mask=null)))
-    return first - first[0], lists.values.slice(int(first[0]), int(first[-1] - first[0]))
+        absent = null if absent is None else null | absent
+    if absent is not None and np.diff(first)[absent].any():
+        return elements_of(lists.take(pa.array(np.arange(len(lists)), mask=absent)))
+    start = int(first[0])
+    return first - start, lists.values.slice(start, int(first[-1]) - start)
 
 
 def lists_of(

@@ -93,11 +93,6 @@ def count_text(count: int, what: str) -> str:
     return f"{f'{count:,}' if count else 'no'} {what}{'' if count == 1 else 's'}"
 
 
-def faults_text(faults: int) -> str:
-    """Return a number of faults in words; `sound` without one."""
-    return count_text(faults, "fault") if faults else "sound"
-
-
 def first_of(problems: Sequence[str]) -> str:
     """Return the first of some problems, and how many more there are; empty without any."""
     more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""
@@ -221,15 +216,15 @@ class JsonFields:
         JSON: The parts of a struct that JSON shows, in order; any dataclass can have it. Each is
             the name of a field or a property, also of one within (`record.job`). `a=b` shows `b`
             under the name `a`, `a?` leaves out what is empty, `*a` shows the fields of `a` in its
-            place, and `*` all fields that its `repr` shows. A name alone, which is in no tuple,
-            shows that part in place of the struct.
+            place, `*` all fields that its `repr` shows, `a=!b` whether `b` is empty, and `a=.` the
+            list itself. A name alone, which is in no tuple, shows that part in place of the struct.
     """
 
     JSON: ClassVar[tuple[str, ...] | str] = ("*",)
 
     def to_json(self) -> Any:
         """Return the JSON form."""
-        if isinstance(self, list):
+        if isinstance(self, list) and self.JSON is JsonFields.JSON:
             return [json_value(each) for each in self]
         return _fields_json(self, self.JSON)
 
@@ -273,9 +268,11 @@ def _fields_json(struct: Any, names: Iterable[str]) -> Any:
             listed = (field.name for field in fields(struct) if field.repr)
             described |= {each: json_value(getattr(struct, each)) for each in listed}
             continue
-        value = part_of(struct, name.strip("*?"))
+        value = list(struct) if name == "." else part_of(struct, name.strip("*?!"))
         if name.startswith("*"):
             described |= json_value(value)
+        elif name.startswith("!"):
+            described[shown] = not value
         elif value or not name.endswith("?"):
             described[shown or name.strip("?")] = json_value(value)
     return described

@@ -32,13 +32,13 @@ from statelake.pipelines.report.contents import ReportResult
 from statelake.pipelines.sql_jobs.sql_upgrades import SqlUpgrade
 from statelake.state_core.connectors.sinks import Sink
 from statelake.state_core.formats.key_weights import HeavyKey, LongCollection
-from statelake.state_core.formats.layout.state_compatibility import StateVerdict
-from statelake.state_core.formats.layout.state_types import StateTypes
+from statelake.state_core.formats.layout.state_compatibility import Verdicts
+from statelake.state_core.formats.layout.state_types import StateTypes, TypeDifferences
 from statelake.state_core.integrity.findings import Fault
 from statelake.state_core.integrity.salvage import SalvageReport
 from statelake.state_core.runtime.commit.logs.checkpoint_migrating import MigratedLog
-from statelake.state_core.runtime.commit.logs.checkpoint_verifying import Verified
-from statelake.state_core.runtime.declarations.findings import Finding
+from statelake.state_core.runtime.commit.logs.checkpoint_verifying import VerifiedLog
+from statelake.state_core.runtime.declarations.findings import JobFindings
 from tests.support.command import run
 from tests.support.json_schemas import SCHEMAS, check_output, commands_with_json, schema_of
 from tests.support.lakes import DEMO
@@ -49,13 +49,13 @@ OF_STATES = "properties/operators/items/properties/states/items/properties"
 RESULTS: tuple[tuple[str, str, Any], ...] = (
     ("audit-erase", "", AuditResult),
     ("bootstrap", "", BootstrapResult),
-    ("check-compatibility", "properties/states/items", StateVerdict),
+    ("check-compatibility", "", Verdicts),
     ("check-integrity", "properties/faults/items", Fault),
     ("check-integrity", "properties/salvage", SalvageReport),
-    ("check-legality", "properties/findings/items", Finding),
+    ("check-legality", "", JobFindings),
     ("check-sql", "", SqlUpgrade),
     ("checkpoints-migrate", "", MigratedLog),
-    ("checkpoints-verify", "properties/markers/items", Verified),
+    ("checkpoints-verify", "", VerifiedLog),
     ("copy", "anyOf/0", CopiedSnapshot),
     ("copy", "anyOf/1", CopiedCheckpoints),
     ("diff", "", Differences),
@@ -81,6 +81,7 @@ RESULTS: tuple[tuple[str, str, Any], ...] = (
     ("top", f"{OF_STATES}/heaviest", list[HeavyKey]),
     ("top", f"{OF_STATES}/longest", list[LongCollection]),
     ("types", "anyOf/0", StateTypes),
+    ("types", "anyOf/1", TypeDifferences),
     ("upgrade", "items", UpgradeOutcome),
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import dagster as dg
 from pydantic import ConfigDict, Field, model_validator
@@ -131,13 +131,26 @@ class ScrubSettings(CheckSeverity):
     resume: str = ""
 
 
+def _version(context: dg.ResolutionContext, text: str | None) -> str | None:
+    """Return a version as it is written: rendered as a template, 1.20 would be the number 1.2."""
+    is_template = text is not None and "{{" in text
+    return context.resolve_value(text, as_type=str) if is_template else text
+
+
+AS_WRITTEN = dg.Resolver(_version, model_field_type=str, inject_before_resolve=False)
+
+
 class ChangedQuerySettings(CheckSeverity, model_of(NamedPlans), model_of(Accepting, "inexact")):  # type: ignore[misc]  # made of requests
     """The next query of a Flink SQL job, as for `statelake check sql` and `sql-upgrade`.
 
     Attributes:
+        flink_version: As in `NamedPlans`.
+        old_flink: Likewise.
         no_uids: Whether both jobs run without a compiled plan; `old` if the old one alone does.
     """
 
+    flink_version: Annotated[str, AS_WRITTEN] = ""
+    old_flink: Annotated[str | None, AS_WRITTEN] = None
     no_uids: bool | Literal["old"] = False
 
     @model_validator(mode="after")

@@ -177,10 +177,10 @@ class Tools:
     @offers(Selection, "state")
     def inspect(self, snapshot: str, job: str = "", **words: Any) -> Any:
         """Show what a snapshot holds: operators, states, types, entries, bytes, skew."""
-        contents, operator = self.source.held(Name(job, snapshot)), words["operator"]
+        contents, operator = self.source.contents(Name(job, snapshot)), words["operator"]
         operators = []
         for each in contents.operators:
-            if operator in (None, each.label, each.operator_id):
+            if not operator or operator in (each.label, each.operator_id):
                 shown = each.to_json(0)
                 del shown["checkpoint-id"]
                 for state in shown["keyed_states"]:

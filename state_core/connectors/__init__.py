@@ -2,6 +2,7 @@
 
 ====================  ===============================================================
 `versioned`           the bytes of a class, with their version
+`records`             the order of fields, from which values are read and written
 `elements`            elements of operator state with such bytes
 `kafka`               Kafka's sources, old and new
 `files`               the file source

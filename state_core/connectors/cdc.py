@@ -1,23 +1,7 @@
 """Flink CDC's sources: chunks of tables, and the log that is read after them.
 
-::
-
-    chunk            i32 1; [boolean]; UTF table, id, type of the key, start, end; position; schemas
-    log              i32 2; UTF id, ""; position, position of the end;
-                     i32 n, n * (UTF table, chunk, start, end; [UTF factory]; position; [boolean]);
-                     schemas; i32 chunks; boolean: suspended; [6: boolean: all chunks are read]
-    schemas          i32 n, n * ([boolean]; UTF table; i32 length, JSON)
-    position         boolean, then i32 length, JSON: an object of text
-    enumerator       i32 version of splits; i32 1: chunks, 2: log, 3: both; boolean: log assigned
-    its chunks       tables; i32 n, n * (i32 length, chunk);
-                     i32 n, n * (UTF id; i32 length, chunk);
-                     i32 n, n * (UTF id, position); i32 status; tables; boolean; schemas;
-                     [7: i32 n, n * (UTF id, i64 checkpoint)];
-                     MySQL and 8: boolean, then UTF table, next start, i32 next chunk
-    tables           i32 n, n * ([boolean]; UTF table)
-
-What stands in brackets is not in MySQL's (splits 4, enumerator 5), but in those of the other
-databases (splits 5 and 6, enumerators 6 to 8). Starts and ends are Java streams of arrays, in
+MySQL's have splits 4 and enumerator 5, those of the other databases splits 5 and 6, enumerators 6
+to 8. Starts and ends are Java streams of arrays, in
 hexadecimal digits, which are parsed and never deserialized.
 
 Source: `MySqlSplitSerializer`, `SourceSplitSerializer`, and either
@@ -28,12 +12,30 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from typing import Any
 
-from statelake.state_core.connectors.versioned import KeptBytes, read_exactly
+from statelake.state_core.connectors.records import (
+    BOOLEAN,
+    BYTES,
+    INT,
+    LONG,
+    UTF,
+    CheckedValue,
+    Code,
+    Sized,
+    among,
+    many,
+    optional,
+    record,
+)
+from statelake.state_core.connectors.versioned import KeptBytes, encoded, read_exactly
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.java_stream import JavaArray, JavaObject, read_java_stream
-from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.serializers.framework.base import TypeSerializer
 
 MYSQL, OTHERS = "mysql-cdc", "cdc"
 _MYSQL_SPLIT, _MYSQL_ENUMERATOR = 4, 5
@@ -64,10 +66,9 @@ class CdcSplit:
         table: The chunk's table; None for the log.
         start: The first key of the chunk; None without a bound.
         end: The key behind its last one; None without a bound.
-        head: The bytes before the position.
         place: The position as JSON: that of the log where it continues, or where it stood when the
             chunk was read; None if it has not been read.
-        tail: The bytes behind it.
+        fields: The fields other than the position, as they are written.
     """
 
     kind: str
@@ -76,24 +77,18 @@ class CdcSplit:
     table: str | None
     start: str | None
     end: str | None
-    head: bytes
     place: bytes | None
-    tail: bytes
+    fields: Mapping[str, Any]
 
     def encode(self) -> bytes:
         """Return the bytes of its version."""
-        out = DataOutput()
-        out.write_bytes(self.head)
-        out.write_boolean(self.place is not None)
-        if self.place is not None:
-            out.write_sized(self.place)
-        out.write_bytes(self.tail)
-        return out.to_bytes()
+        form = _forms(self.kind, self.version)[_LOG if self.is_log else _CHUNK]
+        return encoded(form, {**self.fields, "position": self.place})
 
     @property
     def offset(self) -> dict[str, str | None]:
         """The position, by name."""
-        return {} if self.place is None else _position(DataInput(self.place), self.place)
+        return {} if self.place is None else _position(self.place)
 
     @property
     def is_log(self) -> bool:
@@ -196,118 +191,36 @@ def _number(text: str | None) -> int | None:
         return None
 
 
-def _position(source: DataInput, data: bytes) -> dict[str, str | None]:
+def _position(data: bytes) -> dict[str, str | None]:
     try:
         position = json.loads(data)
     except (ValueError, RecursionError):
-        raise source.fault("a position that is not JSON") from None
+        raise ValueError("a position that is not JSON") from None
     if not isinstance(position, dict) or not all(
         value is None or isinstance(value, str) for value in position.values()
     ):
-        raise source.fault("a position that is no object of text")
+        raise ValueError("a position that is no object of text")
     return position
 
 
-class _CdcReader:
-    """A reader of the parts of splits and enumerators of MySQL or of another database."""
-
-    def __init__(self, kind: str, version: int) -> None:
-        self.kind = kind
-        self.version = version
-        self.others = kind == OTHERS
-
-    def split(self, source: DataInput) -> CdcSplit:
-        form = source.read_int()
-        if form == _CHUNK:
-            return self._chunk(source)
-        if form != _LOG:
-            raise source.fault(f"a split of form {form}")
-        split_id = source.read_utf()
-        if source.read_utf():
-            raise source.fault("a log with keys")
-        head = source.data[: source.position]
-        place = self.place(source)
-        behind = source.position
-        self.place(source)
-        for _ in range(source.read_count("chunks", 9)):
-            self._finished(source)
-        self.schemas(source)
-        source.read_int()
-        source.read_boolean()
-        if self.others and self.version > _SPLITS[0]:
-            source.read_boolean()
-        tail = source.data[behind : source.position]
-        return CdcSplit(
-            self.kind, self.version, split_id, None, None, None, bytes(head), place, bytes(tail)
-        )
-
-    def _chunk(self, source: DataInput) -> CdcSplit:
-        table = self.table(source)
-        split_id = source.read_utf()
-        source.read_utf()
-        start, end = (_boundary(source, source.read_utf()) for _ in range(2))
-        head = source.data[: source.position]
-        place = self.place(source)
-        behind = source.position
-        self.schemas(source)
-        tail = source.data[behind : source.position]
-        return CdcSplit(
-            self.kind, self.version, split_id, table, start, end, bytes(head), place, bytes(tail)
-        )
-
-    def _finished(self, source: DataInput) -> None:
-        for _ in range(2):
-            source.read_utf()
-        for _ in range(2):
-            _boundary(source, source.read_utf())
-        if self.others:
-            _hexadecimal(source, source.read_utf())
-        self.place(source)
-        if self.others:
-            source.read_boolean()
-
-    def place(self, source: DataInput) -> bytes | None:
-        if not source.read_boolean():
-            return None
-        data = bytes(source.read_bytes(source.read_length("bytes of a position")))
-        _position(source, data)
-        return data
-
-    def table(self, source: DataInput) -> str:
-        if self.others:
-            source.read_boolean()
-        text = source.read_utf()
-        quote = text[:1]
-        if len(text) < 2 or quote not in ('"', "`") or text[-1] != quote:
-            raise source.fault("a table's name without quotes")
-        parts = text[1:-1].split(f"{quote}.{quote}")
-        return ".".join(part.replace(2 * quote, quote) for part in parts)
-
-    def schemas(self, source: DataInput) -> None:
-        for _ in range(source.read_count("schemas", 8)):
-            self.table(source)
-            if not bytes(source.read_bytes(source.read_length("bytes of a schema"))):
-                raise source.fault("a schema without content")
-
-    def tables(self, source: DataInput) -> tuple[str, ...]:
-        return tuple(self.table(source) for _ in range(source.read_count("tables", 4)))
+def _table(text: str) -> str:
+    """Return the name of a table without its quotes."""
+    quote = text[:1]
+    if len(text) < 2 or quote not in ('"', "`") or text[-1] != quote:
+        raise ValueError("a table's name without quotes")
+    parts = text[1:-1].split(f"{quote}.{quote}")
+    return ".".join(part.replace(2 * quote, quote) for part in parts)
 
 
-def _hexadecimal(source: DataInput, text: str) -> bytes:
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        raise source.fault("a Java object that is not in hexadecimal digits") from None
-
-
-def _boundary(source: DataInput, text: str) -> str | None:
+@lru_cache(1024)  # each is checked first, and shown later
+def _boundary(text: str) -> str | None:
     """Return the key at the border of a chunk; None without one, or the class of another key."""
-    stream = DataInput(_hexadecimal(source, text))
+    stream = DataInput(bytes.fromhex(text))
     bound = read_java_stream(stream)
     if bound is None:
         return None
     if not isinstance(bound, JavaArray) or stream.remaining:
-        raise source.fault("a border of a chunk that is no array")
+        raise ValueError("a border of a chunk that is no array")
     return ", ".join(map(_key, bound.items))
 
 
@@ -318,12 +231,77 @@ def _key(value: object) -> str:
     return value if isinstance(value, str) else type(value).__name__
 
 
+def _be_empty(text: str) -> None:
+    if text:
+        raise ValueError("a log with keys")
+
+
+def _be_filled(data: bytes) -> None:
+    if not data:
+        raise ValueError("a schema without content")
+
+
+_TABLE, _BORDER, _HEXADECIMAL = (
+    CheckedValue(UTF, check) for check in (_table, _boundary, bytes.fromhex)
+)  # a border is a Java stream in hexadecimal digits
+_POSITION = optional(CheckedValue(BYTES, _position))  # JSON
+
+
+@cache
+def _forms(kind: str, version: int) -> dict[int, TypeSerializer]:
+    """Return the bytes of a chunk, of the log, and of an enumerator's chunks.
+
+    Args:
+        kind: `mysql-cdc` or `cdc`: only the latter has marks and later fields.
+        version: The version of splits.
+    """
+    others = kind == OTHERS
+    mark: dict[str, TypeSerializer] = {"mark": BOOLEAN} if others else {}
+    factory: dict[str, TypeSerializer] = {"factory": _HEXADECIMAL} if others else {}
+    all_read: dict[str, TypeSerializer] = {"all_read": BOOLEAN} if version > _SPLITS[0] else {}
+    borders: dict[str, TypeSerializer] = {"start": _BORDER, "end": _BORDER}
+    schemas = many(record(**mark, table=_TABLE, schema=CheckedValue(BYTES, _be_filled)))
+    tables = many(record(**mark, table=_TABLE))
+    chunk = record(
+        form=among(_CHUNK), **mark, table=_TABLE, split_id=UTF, key_type=UTF, **borders,
+        position=_POSITION, schemas=schemas,
+    )  # fmt: skip
+    finished = record(table=UTF, chunk=UTF, **borders, **factory, position=_POSITION, **mark)
+    log = record(
+        form=among(_LOG), split_id=UTF, keys=CheckedValue(UTF, _be_empty), position=_POSITION,
+        end=_POSITION, finished=many(finished), schemas=schemas, chunks=INT, suspended=BOOLEAN,
+        **all_read,
+    )  # fmt: skip
+    chunks = record(
+        tables=tables, waiting=many(Sized(chunk)),
+        assigned=many(record(split_id=UTF, chunk=Sized(chunk))),
+        read=many(record(split_id=UTF, position=_POSITION)), status=Code(_STATUSES),
+        tables_waiting=tables, with_checkpoints=BOOLEAN, schemas=schemas,
+    )  # fmt: skip
+    return {_CHUNK: chunk, _LOG: log, _BOTH: chunks}
+
+
+# behind the chunks in later enumerators: when they were read, and the table that is being split
+_CHECKPOINTS = many(record(split_id=UTF, checkpoint=LONG))
+_IN_WORK = optional(record(table=_TABLE, next_start=_BORDER, next_chunk=INT))
+
+
+def _split(kind: str, version: int, fields: Mapping[str, Any]) -> CdcSplit:
+    table = fields.get("table")
+    start, end = (None if table is None else _boundary(fields[name]) for name in ("start", "end"))
+    return CdcSplit(
+        kind, version, fields["split_id"], None if table is None else _table(table), start, end,
+        fields["position"], {name: fields[name] for name in fields if name != "position"},
+    )  # fmt: skip
+
+
 def read_cdc_split(version: int, data: bytes) -> CdcSplit | None:
     """Return a split of Flink CDC; None if the bytes are not one."""
-    for kind, versions in ((MYSQL, (_MYSQL_SPLIT,)), (OTHERS, _SPLITS)):
-        if version in versions:
-            return read_exactly(_CdcReader(kind, version).split, data)
-    return None
+    kind = MYSQL if version == _MYSQL_SPLIT else OTHERS
+    if version not in (_MYSQL_SPLIT, *_SPLITS):
+        return None
+    form = _forms(kind, version)[_LOG if data[:4] == _LOG.to_bytes(4, "big") else _CHUNK]
+    return read_exactly(lambda source: _split(kind, version, form.read(source)), data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,70 +343,34 @@ class CdcEnumerator(KeptBytes):
 
 def read_cdc_enumerator(version: int, data: bytes) -> CdcEnumerator | None:
     """Return the state of Flink CDC's enumerator; None if the bytes are not one."""
-    for kind, versions in ((MYSQL, (_MYSQL_ENUMERATOR,)), (OTHERS, _ENUMERATORS)):
-        if version in versions:
-            return read_exactly(lambda source, kind=kind: _enumerator(kind, version, source), data)  # type: ignore[misc] # bound in the loop
-    return None
-
-
-def _enumerator(kind: str, version: int, source: DataInput) -> CdcEnumerator:
-    splits_version = source.read_int()
-    if splits_version not in ((_MYSQL_SPLIT,) if kind == MYSQL else _SPLITS):
-        raise source.fault(f"splits of version {splits_version}")
-    form = source.read_int()
-    state = CdcEnumerator(kind, version, (), (), 0, None, (), None, None, b"")
-    if form in (_CHUNK, _BOTH):
-        state = _chunks(state, _CdcReader(kind, splits_version), source)
-    if form in (_LOG, _BOTH):
-        state = replace(state, log_assigned=source.read_boolean())
-    if form not in (_CHUNK, _LOG, _BOTH):
-        raise source.fault(f"an enumerator of form {form}")
-    return replace(state, data=bytes(source.data[: source.position]))
-
-
-def _chunks(state: CdcEnumerator, reader: _CdcReader, source: DataInput) -> CdcEnumerator:
-    def sized() -> CdcSplit:
-        data = source.read_bytes(source.read_length("bytes of a chunk"))
-        split = read_exactly(reader.split, bytes(data))
-        if split is None or split.is_log:
-            raise source.fault("no chunk of a table")
-        return split
-
-    reader.tables(source)
-    waiting = tuple(sized() for _ in range(source.read_count("chunks", 4)))
-    assigned = []
-    for _ in range(source.read_count("chunks", 6)):
-        source.read_utf()
-        assigned.append(sized())
-    read = {}
-    for _ in range(source.read_count("chunks", 3)):
-        name = source.read_utf()
-        read[name] = reader.place(source)
-    code = source.read_int()
-    if not 0 <= code < len(_STATUSES):
-        raise source.fault(f"a phase of number {code}")
-    tables = reader.tables(source)
-    source.read_boolean()
-    reader.schemas(source)
-    if state.version > _ENUMERATORS[0]:
-        for _ in range(source.read_count("chunks", 10)):
-            source.read_utf()
-            source.read_long()
-    in_work = None
-    if state.kind == MYSQL or state.version > 7:
-        in_work = _in_work(source)
-    return replace(
-        state, splits=waiting, chunks_read=len(read),
-        assigned=tuple(replace(each, place=read.get(each.split_id)) for each in assigned),
-        status=_STATUSES[code], tables_waiting=tables, table_in_work=in_work,
-    )  # fmt: skip
-
-
-def _in_work(source: DataInput) -> str | None:
-    """Read the table that is being split: its name has no mark before it."""
-    if not source.read_boolean():
+    if version not in (_MYSQL_ENUMERATOR, *_ENUMERATORS):
         return None
-    table = _CdcReader(MYSQL, _MYSQL_SPLIT).table(source)
-    _boundary(source, source.read_utf())
-    source.read_int()
-    return table
+    return read_exactly(lambda source: _enumerator(version, source), data)
+
+
+def _enumerator(version: int, source: DataInput) -> CdcEnumerator:
+    kind = MYSQL if version == _MYSQL_ENUMERATOR else OTHERS
+    splits = among(*((_MYSQL_SPLIT,) if kind == MYSQL else _SPLITS)).read(source)
+    form = among(_CHUNK, _LOG, _BOTH).read(source)
+    state = CdcEnumerator(kind, version, (), (), 0, None, (), None, None, bytes(source.data))
+    if form != _LOG:
+        state = _with_chunks(state, splits, source)
+    return state if form == _CHUNK else replace(state, log_assigned=source.read_boolean())
+
+
+def _with_chunks(state: CdcEnumerator, splits: int, source: DataInput) -> CdcEnumerator:
+    fields = _forms(state.kind, splits)[_BOTH].read(source)
+    if state.version > _ENUMERATORS[0]:
+        _CHECKPOINTS.read(source)
+    in_work = None
+    if state.kind == MYSQL or state.version == _ENUMERATORS[-1]:
+        in_work = _IN_WORK.read(source)
+    read = {chunk["split_id"]: chunk["position"] for chunk in fields["read"]}
+    assigned = [_split(state.kind, splits, each["chunk"]) for each in fields["assigned"]]
+    return replace(
+        state, splits=tuple(_split(state.kind, splits, each) for each in fields["waiting"]),
+        assigned=tuple(replace(each, place=read.get(each.split_id)) for each in assigned),
+        chunks_read=len(read), status=fields["status"],
+        tables_waiting=tuple(_table(each["table"]) for each in fields["tables_waiting"]),
+        table_in_work=None if in_work is None else _table(in_work["table"]),
+    )  # fmt: skip

@@ -1,24 +1,7 @@
 """Committables of table sinks: manifests of Iceberg, files of Paimon and Delta.
 
-::
-
-    Iceberg's old sink   i32 n, n * (i64 checkpoint; boolean; unless it is true i32 length, and
-                         nothing or manifests as a versioned value)
-    manifests, 2         i32 length, data manifest; i32 length, delete manifest;
-                         i32 n, n * UTF data file; version 1: the data manifest alone
-    manifest             C2 01, UTF schema, record in Avro's binary encoding
-    Iceberg, 1           UTF job, UTF operator, i64 checkpoint, i32 length, manifests
-    Paimon, 3 to 5       i64 checkpoint; boolean, then i64 watermark unless it is true;
-                         to 4: i32 n, n * (i32 bucket, i64 offset); from 4: i32 n, n * (UTF, UTF);
-                         i32 version of messages, i32 n, n messages
-    message              i32 length, partition; i32 bucket; from 7: boolean, then i32 buckets;
-                         to 9: 6 lists of files, 2 of indexes; from 10: 3 and 2, 3 and 2
-    list                 i32 n, n * (i32 length, row as Flink SQL has it)
-    Delta, 1             i32 0x1E765C80; UTF application, i64 checkpoint;
-                         i32 n, n * (UTF column, UTF value); UTF file, i64 rows, size, time;
-                         i32 version, i32 length, pending file
-    Delta's, of a table  i32 0x1E765C80; i32 n, n * the same without the number before it
-    Pulsar, 1            i64 high and i64 low half of a transaction, UTF topic
+Rows of Paimon's files are as Flink SQL has them. A manifest of Iceberg is C2 01, UTF schema, and a
+record in Avro's binary encoding.
 
 These are only read, never written.
 
@@ -31,12 +14,24 @@ Source: `IcebergFilesCommitter`, `DeltaManifestsSerializer`, `IcebergCommittable
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
-from statelake.state_core.connectors.versioned import read_versioned
+from statelake.state_core.connectors.records import (
+    BYTES,
+    INT,
+    LONG,
+    UTF,
+    VERSIONED,
+    VersionedList,
+    among,
+    many,
+    optional,
+    record,
+)
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.serializers.contents.avro_messages import read_avro
+from statelake.state_core.serializers.framework.base import TypeSerializer
 
 Row = dict[str, Any]
 
@@ -44,52 +39,51 @@ ICEBERG_STATE = "iceberg-files-committer-state"
 PAIMON_VERSIONS = (3, 4, 5)
 _AVRO_MAGIC = b"\xc2\x01"
 _CONTENTS = {None: "data", 0: "data", 1: "deletes"}
-_DELTA_MAGIC = 0x1E765C80
-_PAIMON_MESSAGES = range(3, 14)
-_PAIMON_LISTS = ("new", "deleted", "changelog", "compacted", "compaction", "compaction changelog")
+_ICEBERG_CHECKPOINTS = many(record(checkpoint=LONG, manifests=optional(BYTES, null_flag=True)))
+_ICEBERG = record(job_id=UTF, operator_id=UTF, checkpoint=LONG, manifests=BYTES)
+_MANIFESTS = record(data=BYTES, deletes=BYTES, data_files=many(UTF))
+_FILES = ("new", "deleted", "changelog", "compacted", "compaction", "compaction changelog")
+_INDEXES = ("new index", "deleted index")
+_DELTA_MAGIC = among(0x1E765C80)
+_DELTA_FILE = record(
+    application=UTF, checkpoint=LONG, partition=many(record(column=UTF, value=UTF)), file=UTF,
+    rows=LONG, bytes=LONG, modified_ms=LONG, pending=VERSIONED,
+)  # fmt: skip
+_DELTA = record(magic=_DELTA_MAGIC, file=_DELTA_FILE)
+_DELTA_TABLE = record(magic=_DELTA_MAGIC, files=many(_DELTA_FILE))
+_PULSAR = record(high=LONG, low=LONG, topic=UTF)
 
 
 def read_iceberg_checkpoints(source: DataInput) -> list[Row]:
     """Return a row for each manifest of the old sink's state, and for checkpoints without files."""
-    rows: list[Row] = []
-    for _ in range(source.read_count("checkpoints", 9)):
-        checkpoint, data = source.read_long(), b""
-        if not source.read_boolean():
-            data = source.read_bytes(source.read_length("bytes of manifests"))
-        manifests = _manifests(data) if data else []
-        rows += [
-            {"table_format": "iceberg", "checkpoint": checkpoint} | row for row in manifests or [{}]
-        ]
-    return rows
+    return [
+        {"table_format": "iceberg", "checkpoint": each["checkpoint"]} | manifest
+        for each in _ICEBERG_CHECKPOINTS.read(source)
+        for manifest in (_manifests(each["manifests"]) if each["manifests"] else [{}])
+    ]
 
 
 def read_iceberg(source: DataInput) -> list[Row]:
     """Return a row for each manifest of a committable of Iceberg's new sink."""
-    row: Row = {"table_format": "iceberg", "job_id": source.read_utf()}
-    row["operator_id"] = source.read_utf()
-    row["checkpoint"] = source.read_long()
-    data = source.read_bytes(source.read_length("bytes of manifests"))
-    return [row | manifest for manifest in _manifests(data) or [{}]]
+    row = _ICEBERG.read(source)
+    manifests = _manifests(row.pop("manifests"))
+    return [{"table_format": "iceberg"} | row | manifest for manifest in manifests]
 
 
 def _manifests(data: bytes) -> list[Row]:
+    """Return a row for each manifest, or an empty one."""
     source = DataInput(data)
-    version, content = read_versioned(source)
+    version, content = VERSIONED.read(source).values()
     if source.remaining or version not in (1, 2):
         raise source.fault(f"manifests of version {version}")
     if version == 1:
         return [_manifest(content)]
     inner = DataInput(content)
-    rows = []
-    for _ in range(2):
-        manifest = inner.read_bytes(inner.read_length("bytes of a manifest"))
-        if manifest:
-            rows.append(_manifest(manifest))
-    for _ in range(inner.read_count("data files", 2)):
-        inner.read_utf()
+    manifests = _MANIFESTS.read(inner)
     if inner.remaining:
         raise inner.fault(f"{inner.remaining} bytes behind manifests")
-    return rows
+    contents = manifests["data"], manifests["deletes"]
+    return [_manifest(content) for content in contents if content] or [{}]
 
 
 def _manifest(data: bytes) -> Row:
@@ -110,56 +104,53 @@ def _manifest(data: bytes) -> Row:
 
 def read_paimon(version: int, source: DataInput) -> list[Row]:
     """Return a row for each file of a committable of Paimon, and one for a checkpoint without."""
-    row: Row = {"table_format": "paimon", "checkpoint": source.read_long()}
-    row["watermark"] = None if source.read_boolean() else source.read_long()
-    if version < 5:
-        for _ in range(source.read_count("offsets", 12)):
-            source.read_int()
-            source.read_long()
-    if version > 3:
-        for _ in range(source.read_count("properties", 4)):
-            source.read_utf()
-            source.read_utf()
-    messages = source.read_int()
-    if messages not in _PAIMON_MESSAGES:
-        raise source.fault(f"messages of version {messages}")
+    fields = _paimon(version).read(source)
+    messages_version, messages = fields["messages"]
+    row: Row = {"table_format": "paimon"}
+    row |= {name: fields[name] for name in ("checkpoint", "watermark")}
+    changes = _changes(messages_version)
     files = [
-        row | file
-        for _ in range(source.read_count("messages", 40))
-        for file in _message(messages, source)
+        {**row, "bucket": message["bucket"], **_file(change, DataInput(file))}
+        for message in messages
+        for number, change in enumerate(changes)
+        for file in message[f"files_{number}"]
     ]
     return files or [row]
 
 
-def _message(version: int, source: DataInput) -> list[Row]:
-    source.read_bytes(source.read_length("bytes of a partition"))
-    row: Row = {"bucket": source.read_int()}
-    if version >= 7 and source.read_boolean():
-        source.read_int()
-    changes: list[Row] = []
-    for number, change in enumerate(_PAIMON_LISTS):
-        for file in _rows(source):
-            name, size, rows = _text(file, 0), _fixed(file, 1), _fixed(file, 2)
-            changes.append(row | {"file": name, "change": change, "bytes": size, "rows": rows})
-        if version >= 10 and number in (2, 5):
-            changes += [row | index for index in _indexes(source)]
+@cache
+def _paimon(version: int) -> TypeSerializer:
+    """Return the bytes of a committable."""
+    fields: dict[str, TypeSerializer] = {
+        "checkpoint": LONG, "watermark": optional(LONG, null_flag=True),
+        "offsets": many(record(bucket=INT, offset=LONG)),
+        "properties": many(record(name=UTF, value=UTF)),
+        "messages": VersionedList({each: _message(each) for each in range(3, 14)}, first=True),
+    }  # fmt: skip
+    without = {3: "properties", 5: "offsets"}.get(version)
+    return record(**{name: field for name, field in fields.items() if name != without})
+
+
+def _message(version: int) -> TypeSerializer:
+    buckets = {"buckets": optional(INT)} if version >= 7 else {}
+    files = {f"files_{number}": many(BYTES) for number, _ in enumerate(_changes(version))}
+    return record(partition=BYTES, bucket=INT, **buckets, **files)
+
+
+def _changes(version: int) -> tuple[str, ...]:
+    """Return what became of the files of each list of a message."""
     if version < 10:
-        changes += [row | index for index in _indexes(source)]
-    return changes
+        return _FILES + _INDEXES
+    return _FILES[:3] + _INDEXES + _FILES[3:] + _INDEXES
 
 
-def _indexes(source: DataInput) -> Iterator[Row]:
-    for change in ("new index", "deleted index"):
-        for file in _rows(source):
-            yield {
-                "file": _text(file, 1), "change": change, "bytes": _fixed(file, 2),
-                "rows": _fixed(file, 3),
-            }  # fmt: skip
-
-
-def _rows(source: DataInput) -> Iterator[DataInput]:
-    for _ in range(source.read_count("files", 36)):
-        yield DataInput(source.read_bytes(source.read_length("bytes of a file's row")))
+def _file(change: str, row: DataInput) -> Row:
+    """Return what is shown of a file; before the name of an index is its type."""
+    name = 1 if change in _INDEXES else 0
+    return {
+        "file": _text(row, name), "change": change, "bytes": _fixed(row, name + 1),
+        "rows": _fixed(row, name + 2),
+    }  # fmt: skip
 
 
 def _fixed(row: DataInput, field: int) -> int:
@@ -184,31 +175,21 @@ def _text(row: DataInput, field: int) -> str:
 
 def read_delta(source: DataInput) -> list[Row]:
     """Return the row of a file that Delta's sink has to commit."""
-    if source.read_int() != _DELTA_MAGIC:
-        raise source.fault("no committable of Delta")
-    return [_delta_file(source)]
+    return [_delta_row(_DELTA.read(source)["file"])]
 
 
 def read_delta_table(source: DataInput) -> list[Row]:
     """Return a row for each file of a committable of Delta's committer of a table."""
-    if source.read_int() != _DELTA_MAGIC:
-        raise source.fault("no committable of Delta")
-    return [_delta_file(source) for _ in range(source.read_count("files", 48))]
+    return [_delta_row(file) for file in _DELTA_TABLE.read(source)["files"]]
 
 
-def _delta_file(source: DataInput) -> Row:
-    row: Row = {"table_format": "delta", "application": source.read_utf()}
-    row["checkpoint"] = source.read_long()
-    partition = [
-        f"{source.read_utf()}={source.read_utf()}" for _ in range(source.read_count("columns", 4))
-    ]
-    row |= {"partition": "/".join(partition) or None, "file": source.read_utf()}
-    rows, size, time = source.read_longs(3)
-    read_versioned(source)
-    return row | {"rows": rows, "bytes": size, "modified_ms": time}
+def _delta_row(file: Row) -> Row:
+    del file["pending"]
+    partition = "/".join("{column}={value}".format(**each) for each in file["partition"])
+    return {"table_format": "delta"} | file | {"partition": partition or None}
 
 
 def read_pulsar(source: DataInput) -> list[Row]:
     """Return the row of a transaction that Pulsar's sink has to commit."""
-    high, low = source.read_longs(2)
-    return [{"transaction": f"({high},{low})", "topic": source.read_utf()}]
+    row = _PULSAR.read(source)
+    return [{"transaction": "({high},{low})".format(**row), "topic": row["topic"]}]

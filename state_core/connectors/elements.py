@@ -1,9 +1,5 @@
 """Elements of the operator states of sources and sinks, with bytes of connectors.
 
-::
-
-    i32 length, i32 version, i32 length, bytes
-
 Source: `SimpleVersionedListState` in `org.apache.flink.api.connector.source.lib.util`,
 `BytePrimitiveArraySerializer`.
 """
@@ -13,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from statelake.state_core.connectors.versioned import read_exactly, read_versioned, write_versioned
+from statelake.state_core.connectors.records import VERSIONED, Sized
+from statelake.state_core.connectors.versioned import encoded, read_exactly
 from statelake.state_core.errors import StateError
-from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.model.snapshot import Operator
+
+_ELEMENT = Sized(VERSIONED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +44,11 @@ class Element:
     @classmethod
     def read(cls, data: bytes) -> Element | None:
         """Return the element in some bytes; None if they are not an element."""
-        return read_exactly(cls._read, data)
-
-    @classmethod
-    def _read(cls, source: DataInput) -> Element:
-        source.read_int()
-        return cls(*read_versioned(source))
+        return read_exactly(lambda source: cls(**_ELEMENT.read(source)), data)
 
     def encode(self) -> bytes:
         """Return the element's bytes."""
-        out = DataOutput()
-        out.write_int(len(self.data) + 8)
-        write_versioned(self.version, self.data, out)
-        return out.to_bytes()
+        return encoded(_ELEMENT, (self.version, self.data))
 
 
 def unread_of(operator: Operator, states: Collection[str]) -> list[str]:

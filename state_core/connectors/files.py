@@ -17,15 +17,9 @@ import struct
 from dataclasses import astuple, dataclass
 from typing import ClassVar
 
+from statelake.state_core.connectors.records import INT, LONG, TEXT, UTF, many, optional, record
 from statelake.state_core.connectors.versioned import encoded, reader_of
 from statelake.state_core.files.wire import DataInput
-from statelake.state_core.serializers.basic.numbers import IntSerializer, LongSerializer
-from statelake.state_core.serializers.basic.text import StringSerializer
-from statelake.state_core.serializers.composite.collections import ListSerializer
-from statelake.state_core.serializers.composite.optionals import NullableSerializer
-from statelake.state_core.serializers.composite.structs import ObjectSerializer, TupleSerializer
-from statelake.state_core.serializers.framework.base import TypeSerializer
-from statelake.state_core.serializers.operators.sinks import UtfSerializer
 
 _VERSION = 1
 _MAGIC = 0xDEADBEEF
@@ -34,26 +28,14 @@ _LENGTH = struct.Struct("<I")
 _NO_PORT = _NO_POSITION = -1
 
 
-def _optional(value: TypeSerializer) -> TypeSerializer:
-    return NullableSerializer(value, null_flag=False)
-
-
 # the bytes of a path, and of a split of version 1
-_UTF, _LONG, _TEXT = UtfSerializer(), LongSerializer(), _optional(StringSerializer())
-_PATH = ObjectSerializer(
-    "Path",
-    [
-        ("scheme", _TEXT), ("user", _TEXT), ("host", _TEXT), ("port", IntSerializer()),
-        ("path", _TEXT), ("query", _TEXT), ("fragment", _TEXT),
-    ],
-)  # fmt: skip
-_SPLIT = ObjectSerializer(
-    "FileSourceSplit",
-    [
-        ("split_id", _UTF), ("path", _optional(_PATH)),
-        ("start", _LONG), ("length", _LONG), ("modified", _LONG), ("size", _LONG),
-        ("hosts", ListSerializer(_UTF)), ("position", _optional(TupleSerializer([_LONG, _LONG]))),
-    ],
+_TEXT = optional(TEXT)
+_PATH = record(
+    scheme=_TEXT, user=_TEXT, host=_TEXT, port=INT, path=_TEXT, query=_TEXT, fragment=_TEXT
+)
+_SPLIT = record(
+    split_id=UTF, path=optional(_PATH), start=LONG, length=LONG, modified=LONG, size=LONG,
+    hosts=many(UTF), position=optional(record(byte=LONG, records=LONG)),
 )  # fmt: skip
 
 

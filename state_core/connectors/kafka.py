@@ -1,17 +1,7 @@
 """Kafka's sources: splits of the `KafkaSource`, its enumerator, and the `FlinkKafkaConsumer`.
 
-::
-
-    split, version 0             UTF topic, i32 partition, i64 offset, i64 stopping offset
-    enumerator, version 0        i32 subtasks, i32 version of splits; of each subtask
-                                 i32 subtask, i32 n, n * (i32 length, split)
-    enumerator, version 1        i32 n, n * (UTF topic, i32 partition)
-    enumerator, version 2        the same, each with i32 status; boolean: initial discovery done
-    enumerator, version 3        i32 n, i32 version of splits, n * (i32 length, split, i32 status),
-                                 boolean
-    element of the old consumer  topic and partition by Kryo, i64 offset of the last record read
-
-An offset here is that of the next record to read, also for the old consumer, which stores the last.
+An offset here is that of the next record to read, also for the old consumer, which stores the last
+behind topic and partition by Kryo.
 
 Source: `org.apache.flink.connector.kafka.source` (`KafkaPartitionSplitSerializer`,
 `KafkaSourceEnumStateSerializer`), `FlinkKafkaConsumerBase`, `KafkaTopicPartitionStateSentinel`.
@@ -20,11 +10,28 @@ Source: `org.apache.flink.connector.kafka.source` (`KafkaPartitionSplitSerialize
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
-from statelake.state_core.connectors.versioned import ShownFields, read_exactly, reader_of
+from statelake.state_core.connectors.records import (
+    BOOLEAN,
+    INT,
+    LONG,
+    UTF,
+    Code,
+    Sized,
+    VersionedList,
+    among,
+    many,
+    record,
+)
+from statelake.state_core.connectors.versioned import (
+    ShownFields,
+    encoded,
+    read_exactly,
+    reader_of,
+)
 from statelake.state_core.errors import EncodeError
-from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.files.wire import DataInput
 from statelake.state_core.serializers.basic.text import StringSerializer
 from statelake.state_core.serializers.kryo.wire import KryoInput, KryoVersion
 
@@ -35,16 +42,29 @@ WORDS = ("earliest", "latest", "committed")
 NO_OFFSET = -(1 << 63)
 GREATEST = (1 << 63) - 1
 _GREATEST_PARTITION = (1 << 31) - 1
-_SPLIT_MARKS = {-2: "earliest", -1: "latest", -3: "committed"}
-_OLD_NOT_SET = -915623761776
+_SPLIT_MARKS = {NO_OFFSET: None, -2: "earliest", -1: "latest", -3: "committed"}
 _OLD_MARKS = {
+    -915623761776: None,
     -915623761775: "earliest",
     -915623761774: "latest",
     -915623761773: "committed",
 }
 ASSIGNED, UNASSIGNED = 0, 1
-_LEAST_SPLIT_BYTES = 22
 _SPLIT_VERSION = 0
+_OFFSET, _OLD_OFFSET = (Code(marks, LONG, others=True) for marks in (_SPLIT_MARKS, _OLD_MARKS))
+_PARTITION = {"topic": UTF, "partition": INT}
+_SPLIT = record(**_PARTITION, offset=_OFFSET, stopping_offset=_OFFSET)
+_STATUS = among(ASSIGNED, UNASSIGNED)
+# the state of the enumerator, by its version
+_ENUMERATORS = {
+    0: record(subtasks=VersionedList({0: record(subtask=INT, splits=many(Sized(_SPLIT)))})),
+    1: record(partitions=many(record(**_PARTITION))),
+    2: record(partitions=many(record(**_PARTITION, status=_STATUS)), discovered=BOOLEAN),
+    3: record(
+        partitions=VersionedList({0: record(split=Sized(_SPLIT), status=_STATUS)}),
+        discovered=BOOLEAN,
+    ),
+}
 _SHOWN = (
     ("topic", "<topic"), ("partition", ">partition"), ("offset", ">offset"),
     ("stopping_offset", ">stops at"),
@@ -64,17 +84,6 @@ def parse_offset(text: str) -> Offset:
     raise EncodeError(
         f"{text!r} is no offset", remedy=f"give a number from 0 on, or one of {', '.join(WORDS)}"
     )
-
-
-def _marked(stored: int, marks: dict[int, str]) -> Offset:
-    return marks.get(stored, stored)
-
-
-def _stored(offset: Offset, marks: dict[int, str]) -> int:
-    """Return the number for an offset or a word."""
-    if isinstance(offset, int):
-        return offset
-    return next(mark for mark, word in marks.items() if word == offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,30 +106,29 @@ class KafkaSplit(ShownFields):
     offset: Offset | None
     stopping_offset: Offset | None
 
+    @property
+    def fields(self) -> tuple[object, ...]:
+        """The fields in order."""
+        return self.topic, self.partition, self.offset, self.stopping_offset
+
     def encode(self) -> bytes:
         """Return the bytes of version 0."""
-        out = DataOutput()
-        out.write_utf(self.topic)
-        out.write_int(self.partition)
-        for offset in (self.offset, self.stopping_offset):
-            out.write_long(NO_OFFSET if offset is None else _stored(offset, _SPLIT_MARKS))
-        return out.to_bytes()
+        return encoded(_SPLIT, self.fields)
 
 
-def _read_split(source: DataInput) -> KafkaSplit:
-    topic, partition = source.read_utf(), source.read_int()
-    offset, stopping = (
-        None if stored == NO_OFFSET else _marked(stored, _SPLIT_MARKS)
-        for stored in source.read_longs(2)
-    )
-    numbers = [offset for offset in (offset, stopping) if isinstance(offset, int)]
-    if partition < 0 or stopping == "earliest" or min(numbers, default=0) < 0:
+def _checked(fields: dict[str, Any], source: DataInput) -> KafkaSplit:
+    split = KafkaSplit(**fields)
+    offsets = split.offset, split.stopping_offset
+    numbers = [offset for offset in offsets if isinstance(offset, int)]
+    if split.partition < 0 or split.stopping_offset == "earliest" or min(numbers, default=0) < 0:
         raise source.fault("no partition of Kafka")
-    return KafkaSplit(topic, partition, offset, stopping)
+    return split
 
 
 # reads a split of the `KafkaSource`
-read_kafka_split = reader_of((_SPLIT_VERSION,), lambda _, source: _read_split(source))
+read_kafka_split = reader_of(
+    (_SPLIT_VERSION,), lambda _, source: _checked(_SPLIT.read(source), source)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,79 +167,46 @@ class KafkaEnumerator:
 
     def encode(self) -> bytes:
         """Return the bytes of its version."""
-        out = DataOutput()
-        if self.version == 0:
-            self._encode_assignments(out)
-            return out.to_bytes()
-        out.write_int(len(self.partitions))
-        if self.version == 3:
-            out.write_int(_SPLIT_VERSION)
-        for partition in self.partitions:
-            if self.version == 3:
-                out.write_sized(partition.split.encode())
-            else:
-                out.write_utf(partition.split.topic)
-                out.write_int(partition.split.partition)
-            if self.version > 1:
-                out.write_int(partition.status)
-        if self.version > 1:
-            out.write_boolean(self.discovered)
-        return out.to_bytes()
-
-    def _encode_assignments(self, out: DataOutput) -> None:
-        out.write_int(len(self.subtasks))
-        out.write_int(_SPLIT_VERSION)
-        for subtask in self.subtasks:
-            splits = [each.split for each in self.partitions if each.subtask == subtask]
-            out.write_int(subtask)
-            out.write_int(len(splits))
-            for split in splits:
-                out.write_sized(split.encode())
-
-
-def _read_sized_split(source: DataInput) -> KafkaSplit:
-    return _read_split(DataInput(source.read_bytes(source.read_length("bytes of a split"))))
-
-
-def _check_split_version(source: DataInput) -> None:
-    version = source.read_int()
-    if version != _SPLIT_VERSION:
-        raise source.fault(f"splits of version {version}")
-
-
-def _read_assignments(source: DataInput) -> KafkaEnumerator:
-    count = source.read_count("subtasks", 8)
-    _check_split_version(source)
-    subtasks, partitions = [], []
-    for _ in range(count):
-        subtasks.append(source.read_int())
-        for _ in range(source.read_count("splits", 4 + _LEAST_SPLIT_BYTES)):
-            split = _read_sized_split(source)
-            partitions.append(EnumeratedPartition(split, ASSIGNED, subtasks[-1]))
-    return KafkaEnumerator(0, tuple(partitions), True, tuple(subtasks))
+        rows = [
+            {
+                "topic": each.split.topic,
+                "partition": each.split.partition,
+                "split": each.split.fields,
+                "status": each.status,
+            }
+            for each in self.partitions
+        ]
+        subtasks = [
+            (number, [each.split.fields for each in self.partitions if each.subtask == number])
+            for number in self.subtasks
+        ]
+        fields = {
+            "subtasks": (_SPLIT_VERSION, subtasks),
+            "partitions": (_SPLIT_VERSION, rows) if self.version == 3 else rows,
+            "discovered": self.discovered,
+        }
+        return encoded(_ENUMERATORS[self.version], fields)
 
 
 def _read_enumerator(version: int, source: DataInput) -> KafkaEnumerator:
+    fields = _ENUMERATORS[version].read(source)
     if version == 0:
-        return _read_assignments(source)
-    least = {1: 6, 2: 10, 3: 8 + _LEAST_SPLIT_BYTES}[version]
-    count = source.read_int()
-    if version == 3:
-        _check_split_version(source)
-    if not 0 <= count * least <= source.remaining:
-        raise source.fault(f"{count} partitions")
+        subtasks = fields["subtasks"][1]
+        partitions = [
+            EnumeratedPartition(_checked(split, source), ASSIGNED, each["subtask"])
+            for each in subtasks
+            for split in each["splits"]
+        ]
+        numbers = tuple(each["subtask"] for each in subtasks)
+        return KafkaEnumerator(version, tuple(partitions), True, numbers)
     partitions = []
-    for _ in range(count):
+    for each in fields["partitions"][1] if version == 3 else fields["partitions"]:
         if version == 3:
-            split = _read_sized_split(source)
+            split = _checked(each["split"], source)
         else:
-            split = KafkaSplit(source.read_utf(), source.read_int(), None, None)
-        status = source.read_int() if version > 1 else ASSIGNED
-        if status not in (ASSIGNED, UNASSIGNED):
-            raise source.fault(f"a partition of status {status}")
-        partitions.append(EnumeratedPartition(split, status))
-    discovered = source.read_boolean() if version > 1 else True
-    return KafkaEnumerator(version, tuple(partitions), discovered)
+            split = KafkaSplit(each["topic"], each["partition"], None, None)
+        partitions.append(EnumeratedPartition(split, each.get("status", ASSIGNED)))
+    return KafkaEnumerator(version, tuple(partitions), fields.get("discovered", True))
 
 
 # reads an enumerator's state
@@ -261,15 +236,9 @@ class OldKafkaElement(ShownFields):
 
     def encode(self) -> bytes:
         """Return the element, with the offset of the last record, one before the next."""
-        out = DataOutput()
-        out.write_bytes(self.head)
-        if self.offset is None:
-            out.write_long(_OLD_NOT_SET)
-        elif isinstance(self.offset, int):
-            out.write_long(self.offset - 1)
-        else:
-            out.write_long(_stored(self.offset, _OLD_MARKS))
-        return out.to_bytes()
+        next_one = self.offset
+        last = next_one - 1 if isinstance(next_one, int) else next_one
+        return self.head + encoded(_OLD_OFFSET, last)
 
 
 def read_old_kafka_element(data: bytes) -> OldKafkaElement | None:
@@ -294,11 +263,9 @@ def _read_old_element(source: DataInput, data: bytes) -> OldKafkaElement:
     if hash_code & 0xFFFFFFFF != expected or not 0 <= partition <= _GREATEST_PARTITION:
         raise source.fault("no topic and partition")
     head = data[: source.position]
-    stored = source.read_long()
-    if stored == _OLD_NOT_SET:
-        return OldKafkaElement(head, topic, partition, None)
-    if stored in _OLD_MARKS:
-        return OldKafkaElement(head, topic, partition, _OLD_MARKS[stored])
-    if not -1 <= stored < GREATEST:  # the next one would be a mark, or no number of 64 bits
-        raise source.fault(f"no offset: {stored}")
-    return OldKafkaElement(head, topic, partition, stored + 1)
+    last = _OLD_OFFSET.read(source)
+    if not isinstance(last, int):
+        return OldKafkaElement(head, topic, partition, last)
+    if not -1 <= last < GREATEST:  # the next one would be a mark, or no number of 64 bits
+        raise source.fault(f"no offset: {last}")
+    return OldKafkaElement(head, topic, partition, last + 1)

@@ -1,15 +1,7 @@
 """Kinesis's sources: shards of the `KinesisStreamsSource`, and of the `FlinkKinesisConsumer`.
 
-::
-
-    split, versions 0 to 2    UTF stream, UTF shard, UTF kind of position; boolean, then boolean,
-                              then i64 time; boolean, then UTF sequence number;
-                              from 1: i32 n, n * UTF parent, UTF first, UTF last hash key;
-                              2: boolean: finished
-    enumerator, 0 and 1       boolean, then UTF last shard; i32 n, i32 version of splits,
-                              n * (i32 length, split; 1: i32 status)
-    element of the consumer   POJO of texts: flags, n * (boolean, unless it is true text); sequence
-                              number by Kryo: class, mark, hash, mark, text, number within it
+An element of the consumer is a POJO of texts, and a sequence number by Kryo: class, mark, hash,
+mark, text, number within it.
 
 Source: `KinesisShardSplitSerializer`, `KinesisStreamsSourceEnumeratorStateSerializer` in
 `org.apache.flink.connector.kinesis.source`; `KinesisStateUtil.createShardsStateSerializer`.
@@ -21,17 +13,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from statelake.state_core.connectors.records import (
+    BOOLEAN,
+    BYTES,
+    LONG,
+    UTF,
+    VersionedList,
+    among,
+    later,
+    many,
+    optional,
+    record,
+)
 from statelake.state_core.connectors.versioned import (
     KeptBytes,
     ShownFields,
+    encoded,
     read_exactly,
     reader_of,
 )
 from statelake.state_core.errors import EncodeError
-from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.files.wire import DataInput
 from statelake.state_core.serializers.kryo.wire import KryoInput, KryoVersion
 
-_SPLIT_VERSIONS, _ENUMERATOR_VERSIONS = (0, 1, 2), (0, 1)
 _POSITIONS = {
     "TRIM_HORIZON", "LATEST", "AT_TIMESTAMP", "AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER",
 }  # fmt: skip
@@ -48,6 +52,19 @@ _SENTINEL = "_SEQUENCE_NUM"
 _ENDED = f"SHARD_ENDING{_SENTINEL}"
 _MARKS = {_ENDED, *(f"{start}{_SENTINEL}" for start in ("EARLIEST", "LATEST", "AT_TIMESTAMP"))}
 _MOVED_SPLITS, _MOVED_ENUMERATOR = 1, 1  # which all connectors from 5.0 on read
+# the bytes of splits of versions 0 to 2, and of enumerators of versions 0 and 1
+_SPLITS = later(
+    {
+        "stream": UTF, "split_id": UTF, "starts": UTF,
+        "place": optional(record(timestamp_ms=optional(LONG), sequence_number=optional(UTF))),
+        "parents": many(UTF), "first_hash_key": UTF, "last_hash_key": UTF, "read": BOOLEAN,
+    },
+    (4, 7, 8),
+)  # fmt: skip
+_ENUMERATORS = [
+    record(last_shard=optional(UTF), shards=VersionedList(dict.fromkeys(range(3), shard)))
+    for shard in later({"split": BYTES, "status": among(_ASSIGNED, _UNASSIGNED)}, (1, 2))
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,27 +100,19 @@ class KinesisShard(KeptBytes, ShownFields):
 
 
 def _read_split(version: int, source: DataInput) -> KinesisShard:
-    stream, shard, position = source.read_utf(), source.read_utf(), source.read_utf()
-    if position not in _POSITIONS:
+    fields = _SPLITS[version].read(source)
+    if fields["starts"] not in _POSITIONS:
         raise source.fault("no position in a shard")
-    time = number = None
-    if source.read_boolean():
-        if source.read_boolean():
-            time = source.read_long()
-        if source.read_boolean():
-            number = source.read_utf()
-    if version > 0:
-        for _ in range(source.read_count("parents", 2)):
-            source.read_utf()
-        for _ in range(2):
-            source.read_utf()
-    finished = source.read_boolean() if version > 1 else False
-    data = bytes(source.data[: source.position])
-    return KinesisShard(version, stream, shard, position.lower(), number, time, finished, data)
+    place = fields["place"] or {}
+    return KinesisShard(
+        version, fields["stream"], fields["split_id"], fields["starts"].lower(),
+        place.get("sequence_number"), place.get("timestamp_ms"), fields.get("read", False),
+        bytes(source.data),
+    )  # fmt: skip
 
 
 # reads a split of the `KinesisStreamsSource`
-read_kinesis_split = reader_of(_SPLIT_VERSIONS, _read_split)
+read_kinesis_split = reader_of(range(len(_SPLITS)), _read_split)
 
 
 def read_kinesis_element(data: bytes) -> KinesisShard | None:
@@ -161,24 +170,13 @@ def moved_shard(shard: KinesisShard, arn: str) -> KinesisShard:
             remedy="take a savepoint when records have come from it",
         )
     parents = [parent for name in _PARENTS if (parent := fields[name])]
-    out = DataOutput()
-    for text in (arn, shard.split_id, position):
-        out.write_utf(text)
-    out.write_boolean(bool(number))
-    if number:
-        out.write_boolean(False)
-        out.write_boolean(True)
-        out.write_utf(number)
-    out.write_int(len(parents))
-    for parent in parents:
-        out.write_utf(parent)
     hash_keys = fields["startingHashKey"], fields["endingHashKey"]
-    for given, default in zip(hash_keys, _NO_HASH_KEYS, strict=True):
-        out.write_utf(given or default)
+    firsts = [given or default for given, default in zip(hash_keys, _NO_HASH_KEYS, strict=True)]
+    place = (None, number) if number else None
+    data = encoded(_SPLITS[_MOVED_SPLITS], (arn, shard.split_id, position, place, parents, *firsts))
     return KinesisShard(
-        _MOVED_SPLITS, arn, shard.split_id, position.lower(), number or None, None, False,
-        out.to_bytes(),
-    )  # fmt: skip
+        _MOVED_SPLITS, arn, shard.split_id, position.lower(), number or None, None, False, data
+    )
 
 
 def assigned_shards(shards: Sequence[KinesisShard], last_shard: str) -> tuple[int, bytes]:
@@ -188,15 +186,9 @@ def assigned_shards(shards: Sequence[KinesisShard], last_shard: str) -> tuple[in
         shards: The shards that are read, of `moved_shard`.
         last_shard: The last shard that was seen: only later ones are looked for.
     """
-    out = DataOutput()
-    out.write_boolean(True)
-    out.write_utf(last_shard)
-    out.write_int(len(shards))
-    out.write_int(_MOVED_SPLITS)
-    for shard in shards:
-        out.write_sized(shard.data)
-        out.write_int(_ASSIGNED)
-    return _MOVED_ENUMERATOR, out.to_bytes()
+    rows = [(shard.data, _ASSIGNED) for shard in shards]
+    state = last_shard, (_MOVED_SPLITS, rows)
+    return _MOVED_ENUMERATOR, encoded(_ENUMERATORS[_MOVED_ENUMERATOR], state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,23 +217,18 @@ class KinesisEnumerator(KeptBytes):
 
 
 def _read_enumerator(version: int, source: DataInput) -> KinesisEnumerator:
-    last = source.read_utf() if source.read_boolean() else None
-    count, splits_version = source.read_int(), source.read_int()
-    if splits_version not in _SPLIT_VERSIONS or not 0 <= 4 * count <= source.remaining:
-        raise source.fault(f"{count} splits of version {splits_version}")
+    fields = _ENUMERATORS[version].read(source)
+    splits_version, shards = fields["shards"]
     waiting = []
-    for _ in range(count):
-        split = read_kinesis_split(
-            splits_version, source.read_bytes(source.read_length("bytes of a split"))
-        )
-        status = source.read_int() if version else _UNASSIGNED
-        if split is None or status not in (_ASSIGNED, _UNASSIGNED):
+    for shard in shards:
+        split = read_kinesis_split(splits_version, shard["split"])
+        if split is None:
             raise source.fault("no shard of Kinesis")
-        if status == _UNASSIGNED:
+        if shard.get("status", _UNASSIGNED) == _UNASSIGNED:
             waiting.append(split)
-    data = bytes(source.data[: source.position])
-    return KinesisEnumerator(version, tuple(waiting), count, last, data)
+    last, data = fields["last_shard"], bytes(source.data)
+    return KinesisEnumerator(version, tuple(waiting), len(shards), last, data)
 
 
 # reads the state of Kinesis's enumerator
-read_kinesis_enumerator = reader_of(_ENUMERATOR_VERSIONS, _read_enumerator)
+read_kinesis_enumerator = reader_of(range(len(_ENUMERATORS)), _read_enumerator)

@@ -1,14 +1,7 @@
 """Pulsar's source: partitions, and the last message that was read of each.
 
-::
-
-    split, 1 and 2       partition; i32 length, stop cursor as a Java stream;
-                         boolean, then i32 length, message; boolean, then i64 high, i64 low half of
-                         an open transaction
-    partition            UTF topic, i32 number or -1; i32 n, n * (i32 first, i32 last hash);
-                         of splits 1 and enumerators 2: i32
-    message              protobuf: 1 ledger, 2 entry, 3 partition, 4 place in a batch
-    enumerator, 2 and 3  i32 n, n partitions
+An id of a message is protobuf: 1 ledger, 2 entry, 3 partition, 4 place in a batch. A stop cursor is
+a Java stream.
 
 Source: `PulsarPartitionSplitSerializer`, `PulsarSourceEnumStateSerializer` in
 `org.apache.flink.connector.pulsar.source`; `MessageIdData` of Pulsar.
@@ -16,9 +9,11 @@ Source: `PulsarPartitionSplitSerializer`, `PulsarSourceEnumStateSerializer` in
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from statelake.state_core.connectors.records import BYTES, INT, LONG, UTF, many, optional, record
 from statelake.state_core.connectors.versioned import KeptBytes, ShownFields, reader_of
 from statelake.state_core.errors import StateError
 from statelake.state_core.files.java_stream import JavaObject, read_java_stream
@@ -26,6 +21,12 @@ from statelake.state_core.files.wire import DataInput
 
 _SPLIT_VERSIONS, _ENUMERATOR_VERSIONS = (1, 2), (2, 3)
 _LEDGER, _ENTRY, _BATCH = 1, 2, 4
+_PLACE = {"topic": UTF, "number": INT, "ranges": many(record(first=INT, last=INT))}
+_PARTITIONS = {1: record(**_PLACE, mode=INT), 2: record(**_PLACE)}  # by the version of splits
+_LISTS = {version: many(partition) for version, partition in _PARTITIONS.items()}
+_REST = record(
+    stops=BYTES, message=optional(BYTES), transaction=optional(record(high=LONG, low=LONG))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,29 +60,25 @@ class PulsarSplit(KeptBytes, ShownFields):
 
 
 def _read_split(version: int, source: DataInput) -> PulsarSplit:
-    topic, partition = _partition(version, source)
-    stops = _stops(source.read_bytes(source.read_length("bytes of a stop cursor")))
-    message = transaction = None
-    if source.read_boolean():
-        message = _message(source.read_bytes(source.read_length("bytes of a message's id")))
-    if source.read_boolean():
-        transaction = "({},{})".format(*source.read_longs(2))
-    data = bytes(source.data[: source.position])
-    number = None if partition < 0 else partition
-    return PulsarSplit(version, topic, number, message, stops, transaction, data)
+    topic, number = _partition(_PARTITIONS[version].read(source), source)
+    fields = _REST.read(source)
+    message, transaction = fields["message"], fields["transaction"]
+    return PulsarSplit(
+        version, topic, None if number < 0 else number,
+        None if message is None else _message(message), _stops(fields["stops"]),
+        None if transaction is None else "({high},{low})".format(**transaction),
+        bytes(source.data),
+    )  # fmt: skip
 
 
 # reads a split of Pulsar's source
 read_pulsar_split = reader_of(_SPLIT_VERSIONS, _read_split)
 
 
-def _partition(version: int, source: DataInput) -> tuple[str, int]:
-    topic, number = source.read_utf(), source.read_int()
+def _partition(fields: Mapping[str, Any], source: DataInput) -> tuple[str, int]:
+    topic, number = fields["topic"], fields["number"]
     if not topic or number < -1:
         raise source.fault("no partition of Pulsar")
-    source.read_bytes(8 * source.read_count("ranges", 8))
-    if version == _SPLIT_VERSIONS[0]:
-        source.read_int()
     return topic, number
 
 
@@ -145,9 +142,8 @@ class PulsarEnumerator(KeptBytes):
 
 
 def _read_enumerator(version: int, source: DataInput) -> PulsarEnumerator:
-    count = source.read_count("partitions", 10)
-    partitions = tuple(_partition(version - 1, source) for _ in range(count))
-    return PulsarEnumerator(version, partitions, bytes(source.data[: source.position]))
+    partitions = [_partition(each, source) for each in _LISTS[version - 1].read(source)]
+    return PulsarEnumerator(version, tuple(partitions), bytes(source.data))
 
 
 # reads the state of Pulsar's enumerator

@@ -8,24 +8,14 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 from typing import ClassVar
 
+from statelake.state_core.connectors.records import LONG, UTF, many, record
 from statelake.state_core.connectors.versioned import ShownFields, encoded, reader_of
 from statelake.state_core.files.wire import DataInput
-from statelake.state_core.serializers.basic.numbers import LongSerializer
-from statelake.state_core.serializers.composite.collections import ListSerializer
-from statelake.state_core.serializers.composite.structs import ObjectSerializer
-from statelake.state_core.serializers.operators.sinks import UtfSerializer
 
 _VERSION = 1
 # the bytes of a split, and of an enumerator's state
-_SPLIT = ObjectSerializer(
-    "NumberSequenceSplit",
-    [
-        ("split_id", UtfSerializer()),
-        ("next_number", LongSerializer()),
-        ("last_number", LongSerializer()),
-    ],
-)
-_PENDING = ListSerializer(_SPLIT)
+_SPLIT = record(split_id=UTF, next_number=LONG, last_number=LONG)
+_PENDING = many(_SPLIT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,7 @@
 """Sinks: the state of writers, and the pending commits of committers.
 
-::
-
-    element                i32 length, i32 version, i32 length, state
-    writer, version 1      UTF prefix of transactional ids
-    writer, version 2      the same, i32 subtask, i32 subtasks, i32 ownership,
-                           i32 n, n * (UTF transactional id, i64 checkpoint)
-    bucket of files,       i32 0x1E764B79; i32 1, i32 length, of that i32 length (little-endian) and
-    version 3              UTF-8 bucket; UTF path, i64 time; boolean, then i32 version, i32 length,
-                           file in progress
-    committer, version 2   i32 0xB91F252C, list of checkpoints
-    checkpoint             i64 id; version 1: i32 subtasks; list of subtasks
-    subtask                versions 1, 2: i32 number; list of requests; i32 committables;
-                           versions 0, 1: i32 drained; i32 failed
-    request, version 0     i32 version, i32 length, committable; i32 retries, i32 state
-    committable, version 1 of Kafka: i16 epoch, i64 producer, UTF transactional id; of others see
-                           `committables`
-    list                   i32 version, i32 n, n * (i32 length, member)
+A committer has the committables of each request of each subtask of each checkpoint. Of others than
+Kafka see `committables`.
 
 These are only read, never written. A file in progress, and one to be committed, depend on their
 file system, and stay bytes.
@@ -44,22 +29,69 @@ from statelake.state_core.connectors.committables import (
     read_pulsar,
 )
 from statelake.state_core.connectors.elements import Element, StateElement, readable_elements
-from statelake.state_core.connectors.versioned import read_versioned
+from statelake.state_core.connectors.records import (
+    BYTES,
+    INT,
+    LONG,
+    SHORT,
+    UTF,
+    VERSIONED,
+    Code,
+    Sized,
+    VersionedList,
+    among,
+    many,
+    optional,
+    record,
+)
 from statelake.state_core.errors import SnapshotError, StateError
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.model.snapshot import Snapshot
 from statelake.state_core.printable import Printed, Table
+from statelake.state_core.serializers.framework.base import TypeSerializer
 
 WRITER_STATE = "writer_raw_states"
 COMMITTER_STATE = "streaming_committer_raw_states"
 SINK_STATES = (WRITER_STATE, COMMITTER_STATE, ICEBERG_STATE)
 _MAGIC = 0xB91F252C - (1 << 32)
-_BUCKET_MAGIC = 0x1E764B79
+_BUCKET_MAGIC, _BUCKET_VERSION = 0x1E764B79, 3
 _REQUEST_STATES = ("received", "retry", "failed", "committed")
 _OWNERSHIPS = ("implicit by subtask id", "explicit by writer state")
-_UNKNOWN = -1
 SHOWN = 1000  # commits of one sink, to people
+_KNOWN = Code({-1: None}, others=True)
+# the state of writers of Kafka, by its version; of a bucket of files; and of committers
+_WRITERS = {
+    1: record(transactional_id_prefix=UTF),
+    2: record(
+        transactional_id_prefix=UTF, owned_subtask=_KNOWN, owned_subtasks=_KNOWN,
+        ownership=Code(_OWNERSHIPS),
+        precommitted=many(record(transactional_id=UTF, checkpoint=LONG)),
+    ),
+}  # fmt: skip
+_BUCKET = record(
+    magic=among(_BUCKET_MAGIC), version=among(1), bucket=BYTES, path=UTF, created_ms=LONG,
+    in_progress=optional(VERSIONED),
+)  # fmt: skip
+
+
+def _members(*kinds: TypeSerializer) -> VersionedList:
+    """Return a list of any version, from 0 on."""
+    return VersionedList(dict(enumerate(map(Sized, kinds))), first=True)
+
+
+_REQUESTS = _members(record(version=INT, data=BYTES, retries=INT, state=Code(_REQUEST_STATES)))
+_SUBTASKS = _members(
+    record(requests=_REQUESTS, committables=INT, drained=INT, failed=INT),
+    record(number=INT, requests=_REQUESTS, committables=INT, drained=INT, failed=INT),
+    record(number=INT, requests=_REQUESTS, committables=INT, failed=INT),
+)
+_CHECKPOINTS = _members(
+    record(checkpoint=LONG, subtasks=_SUBTASKS),
+    record(checkpoint=LONG, parallelism=INT, subtasks=_SUBTASKS),
+)
+_COMMITTER = record(magic=among(_MAGIC), checkpoints=_CHECKPOINTS)
+_KAFKA = record(epoch=SHORT, producer_id=LONG, transactional_id=UTF)
 
 Value = TypeVar("Value")
 Row = dict[str, Any]
@@ -189,55 +221,24 @@ def _writer(data: bytes) -> Row:
     element = Element.read(data)
     if element is None:
         return {"version": None, "bytes": len(data)}
-    read = {1: _read_writer, 2: _read_new_writer, 3: _read_bucket}.get(element.version)
-    row = None if read is None else _whole(read, element.data)
+    if element.version in _WRITERS:
+        row = _whole(_WRITERS[element.version].read, element.data)
+    else:
+        row = _whole(_read_bucket, element.data) if element.version == _BUCKET_VERSION else None
     return {"version": element.version} | (row or {"bytes": len(element.data)})
 
 
-def _read_writer(source: DataInput) -> Row:
-    return {"transactional_id_prefix": source.read_utf()}
-
-
-def _read_new_writer(source: DataInput) -> Row:
-    row: Row = {
-        "transactional_id_prefix": source.read_utf(),
-        "owned_subtask": _known(source.read_int()),
-        "owned_subtasks": _known(source.read_int()),
-        "ownership": _named(source, _OWNERSHIPS),
-    }
-    row["precommitted"] = [
-        {"transactional_id": source.read_utf(), "checkpoint": source.read_long()}
-        for _ in range(source.read_count("transactions", 10))
-    ]
-    return row
-
-
 def _read_bucket(source: DataInput) -> Row:
-    if source.read_int() != _BUCKET_MAGIC:
-        raise source.fault("no bucket of files")
-    version, name = read_versioned(source)
-    if version != 1 or int.from_bytes(name[:4], "little") != len(name) - 4:
+    row: Row = _BUCKET.read(source)
+    name, handle = row["bucket"], row["in_progress"]
+    if int.from_bytes(name[:4], "little") != len(name) - 4:
         raise source.fault("no bucket's name")
-    row: Row = {
+    return {
         "bucket": name[4:].decode("utf-8", "replace"),
-        "path": source.read_utf(),
-        "created_ms": source.read_long(),
-        "in_progress_handle_bytes": None,
+        "path": row["path"],
+        "created_ms": row["created_ms"],
+        "in_progress_handle_bytes": None if handle is None else len(handle["data"]),
     }
-    if source.read_boolean():
-        row["in_progress_handle_bytes"] = len(read_versioned(source)[1])
-    return row
-
-
-def _known(number: int) -> int | None:
-    return None if number == _UNKNOWN else number
-
-
-def _named(source: DataInput, names: Sequence[str]) -> str:
-    ordinal = source.read_int()
-    if not 0 <= ordinal < len(names):
-        raise source.fault(f"number {ordinal} of {len(names)}")
-    return names[ordinal]
 
 
 def _iceberg(data: bytes) -> list[Row]:
@@ -260,58 +261,27 @@ def _committer(data: bytes) -> list[Row]:
 
 
 def _read_committer(source: DataInput) -> list[Row]:
-    if source.read_int() != _MAGIC:
-        raise source.fault("no state of a committer")
+    _, checkpoints = _COMMITTER.read(source)["checkpoints"]
     return [
-        row
-        for version, checkpoint in _members(source, (0, 1))
-        for row in _read_checkpoint(version, checkpoint)
+        {"checkpoint": checkpoint["checkpoint"]} | row
+        for checkpoint in checkpoints
+        for subtask in checkpoint["subtasks"][1]
+        for request in subtask["requests"][1]
+        for row in _committables(request, request.pop("data"))
     ]
 
 
-def _members(source: DataInput, versions: Sequence[int]) -> Iterator[tuple[int, DataInput]]:
-    """Yield the version of a list with each of its members, all of whose bytes have to be read."""
-    version = source.read_int()
-    if version not in versions:
-        raise source.fault(f"a list of version {version}")
-    for _ in range(source.read_count("members", 4)):
-        member = DataInput(source.read_bytes(source.read_length("bytes of a member")))
-        yield version, member
-        if member.remaining:
-            raise source.fault(f"{member.remaining} bytes behind a member")
-
-
-def _read_checkpoint(version: int, source: DataInput) -> Iterator[Row]:
-    checkpoint = source.read_long()
-    if version == 1:
-        source.read_int()
-    for subtask_version, subtask in _members(source, (0, 1, 2)):
-        if subtask_version > 0:
-            subtask.read_int()
-        for _, request in _members(subtask, (0,)):
-            for row in _read_request(request):
-                yield {"checkpoint": checkpoint} | row
-        for _ in range(2 if subtask_version == 2 else 3):
-            subtask.read_int()
-
-
-def _read_request(source: DataInput) -> list[Row]:
-    version, data = read_versioned(source)
-    row: Row = {
-        "version": version,
-        "retries": source.read_int(),
-        "state": _named(source, _REQUEST_STATES),
-    }
-    for read in _COMMITTABLES if version == 1 else ():
+def _committables(request: Row, data: bytes) -> list[Row]:
+    for read in _COMMITTABLES if request["version"] == 1 else ():
         committables = _whole(read, data)
         if committables is not None:
-            return [row | one for one in committables]
-    return [row | {"bytes": len(data)}]
+            return [request | one for one in committables]
+    return [request | {"bytes": len(data)}]
 
 
 def _read_kafka(source: DataInput) -> list[Row]:
-    epoch, producer = source.read_short(), source.read_long()
-    return [{"transactional_id": source.read_utf(), "producer_id": producer, "epoch": epoch}]
+    row = _KAFKA.read(source)
+    return [{name: row[name] for name in reversed(row)}]
 
 
 # by their first bytes, and because all bytes have to be read, only one of them can succeed

@@ -1,10 +1,6 @@
 """Sources of a snapshot: the splits in the state of readers and enumerators.
 
-::
-
-    element of `SourceReaderState`   i32 length, i32 version, i32 length, split
-    state of a coordinator           i32 0 or 1, i32 version, i32 length, state of the enumerator;
-                                     0 may be followed by assignments that later versions dropped
+Version 0 of a coordinator's state may be followed by assignments that later versions dropped.
 
 No class is named there: bytes are a split of a known class if its format reproduces them exactly.
 All others stay bytes.
@@ -56,19 +52,15 @@ from statelake.state_core.connectors.pulsar import (
     read_pulsar_enumerator,
     read_pulsar_split,
 )
+from statelake.state_core.connectors.records import BYTES, INT, among, record
 from statelake.state_core.connectors.sequences import (
     PendingSequences,
     SequenceSplit,
     read_pending_sequences,
     read_sequence_split,
 )
-from statelake.state_core.connectors.versioned import (
-    KeptBytes,
-    read_exactly,
-    read_versioned,
-    write_versioned,
-)
-from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.connectors.versioned import KeptBytes, encoded, read_exactly
+from statelake.state_core.files.wire import DataInput
 from statelake.state_core.model.snapshot import Snapshot
 from statelake.state_core.printable import Printed, Table
 
@@ -76,7 +68,7 @@ READER_STATE = "SourceReaderState"
 OLD_KAFKA_STATE = "topic-partition-offset-states"
 KINESIS_STATE = "Kinesis-Stream-Shard-State"
 SOURCE_STATES = (READER_STATE, OLD_KAFKA_STATE, KINESIS_STATE)
-_COORDINATOR_VERSIONS = (0, 1)
+_COORDINATOR = record(version=among(0, 1), enumerator_version=INT, data=BYTES)
 SHOWN = 1000  # splits of one source, to people
 _TITLES = {
     "kafka": "Kafka",
@@ -220,11 +212,7 @@ class Coordinator:
 
     def encode(self) -> bytes:
         """Return the coordinator's bytes."""
-        out = DataOutput()
-        out.write_int(self.version)
-        write_versioned(self.enumerator_version, self.data, out)
-        out.write_bytes(self.rest)
-        return out.to_bytes()
+        return encoded(_COORDINATOR, (self.version, self.enumerator_version, self.data)) + self.rest
 
     def enumerators(self) -> Iterator[Enumerator]:
         """Yield the possible forms of the enumerator's state: an empty one has several."""
@@ -235,12 +223,8 @@ class Coordinator:
 
 
 def _read_coordinator(source: DataInput) -> Coordinator:
-    version = source.read_int()
-    enumerator_version, data = read_versioned(source)
-    rest = source.read_rest() if version == 0 else b""
-    if version not in _COORDINATOR_VERSIONS:
-        raise source.fault(f"a coordinator's state of version {version}")
-    return Coordinator(version, enumerator_version, data, rest)
+    fields = _COORDINATOR.read(source)
+    return Coordinator(**fields, rest=source.read_rest() if fields["version"] == 0 else b"")
 
 
 @dataclass(frozen=True)

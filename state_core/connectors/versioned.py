@@ -1,9 +1,5 @@
 """`SimpleVersionedSerializer`: bytes of a connector's class, with their version.
 
-::
-
-    i32 version, i32 length, bytes
-
 Values that are read here are written back as the same bytes; bytes for which that fails, and
 unknown versions, stay bytes.
 
@@ -99,19 +95,3 @@ def encoded(serializer: TypeSerializer, value: Any) -> bytes:
     out = DataOutput()
     serializer.write(value, out)
     return out.to_bytes()
-
-
-def read_versioned(source: DataInput) -> tuple[int, bytes]:
-    """Read a version, and the bytes of that version.
-
-    Raises:
-        CorruptSnapshotError: There are fewer bytes than the length.
-    """
-    version = source.read_int()
-    return version, source.read_bytes(source.read_length("bytes of a versioned value"))
-
-
-def write_versioned(version: int, data: bytes, out: DataOutput) -> None:
-    """Write a version, and the bytes of that version."""
-    out.write_int(version)
-    out.write_sized(data)

@@ -281,9 +281,14 @@ def _space(data, at, stop):
 
 @helper
 def _behind(data, at, stop, wanted):
-    """Return the position behind white space and one character, -1 if that is another one."""
-    at = _space(data, at, stop)
-    return at + 1 if at < stop and u8(data, at) == wanted else np.int64(-1)
+    """Return the position behind white space and one character.
+
+    It is -1 behind another one, and behind -1.
+    """
+    if at >= 0:
+        at = _space(data, at, stop)
+        return at + 1 if at < stop and u8(data, at) == wanted else np.int64(-1)
+    return at
 
 
 @helper
@@ -406,7 +411,7 @@ def _get_word(data, at, stop, word, size):
 @helper
 def _get_uuid(data, at, stop, line, number, start):
     """Read a UUID behind its first quote; return the position behind it, -1 on a fault."""
-    if stop - at < 37:
+    if at < 0 or stop - at < 37:
         return np.int64(-1)
     for half in range(2):
         value = np.int64(0)
@@ -441,24 +446,15 @@ def _is_tag(data, at):
 def _get_tag(data, at, stop, out, to, name_hashes, name_classes, name_offsets, name_bytes):
     """Return the class that an object names, and where its value begins: -1 on a fault."""
     number = np.int64(-1)
-    at = _behind(data, at, stop, COLON)
-    if at >= 0:
-        at = _behind(data, at, stop, QUOTE)
+    at = _behind(data, _behind(data, at, stop, COLON), stop, QUOTE)
     if at >= 0:
         at, last, size = _get_text(data, at, stop, out, to)
         if at >= 0 and last - to == size:
             number = class_named(out, to, last, name_hashes, name_classes, name_offsets, name_bytes)
-    if number >= 0:
-        at = _behind(data, at, stop, COMMA)
-    if at >= 0 and number >= 0:
-        at = _behind(data, at, stop, QUOTE)
-    if at >= 0 and number >= 0:
-        is_value = at < stop and u8(data, at) == 0x76
-        at = _get_word(data, at, stop, ALUE_TEXT, 5) if is_value else np.int64(-1)
-    if at >= 0 and number >= 0:
-        at = _behind(data, at, stop, QUOTE)
-    if at >= 0 and number >= 0:
-        at = _behind(data, at, stop, COLON)
+    at = _behind(data, _behind(data, at, stop, COMMA), stop, QUOTE)
+    is_value = at >= 0 and at < stop and u8(data, at) == 0x76
+    at = _get_word(data, at, stop, ALUE_TEXT, 5) if is_value else np.int64(-1)
+    at = _behind(data, _behind(data, at, stop, QUOTE), stop, COLON)
     if at < 0 or number < 0:
         return np.int64(-1), np.int64(-1)
     return number, _space(data, at, stop)
@@ -534,8 +530,7 @@ def read_json(
                                 at = np.int64(-1)
                         elif way == UUID:
                             at = _behind(data, at, stop, QUOTE)
-                            if at >= 0:
-                                at = _get_uuid(data, at, stop, line, number, start)
+                            at = _get_uuid(data, at, stop, line, number, start)
                         elif way >= LIST:
                             opened = np.int64(LIST if way == LIST else ENTRIES)
                             at = _behind(data, at, stop, OPEN)

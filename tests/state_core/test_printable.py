@@ -133,6 +133,24 @@ def test_a_struct_is_shown_by_its_fields() -> None:
     assert Results([full]).to_json() == [shown]
 
 
+class Parts(JsonFields, list[Part]):
+    """A list with something before it."""
+
+    JSON = ("unnamed=!names", "parts=.")
+
+    @property
+    def names(self) -> list[str]:
+        """Their names."""
+        return [part.name for part in self]
+
+
+def test_a_list_may_be_a_part_of_its_json() -> None:
+    """Behind what is said of it as a whole."""
+    shown = Parts([Part("a", 1)]).to_json()
+    assert shown == {"unnamed": False, "parts": [{"name": "a", "bytes": 1}]}
+    assert Parts().to_json() == {"unnamed": True, "parts": []}
+
+
 @dataclass(frozen=True)
 class Listing(JsonFields):
     """A result that JSON shows as one of its parts."""

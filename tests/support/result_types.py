@@ -40,13 +40,15 @@ def schema_of_type(hint: Any) -> dict[str, Any]:
         return {"type": {"object"}, "additionalProperties": schema_of_type(args[1])}
     if getattr(kind, "to_json", JsonFields.to_json) is not JsonFields.to_json:
         return {}
-    if issubclass(kind, Sequence):
+    names = getattr(kind, "JSON", JsonFields.JSON)
+    if issubclass(kind, Sequence) and names is JsonFields.JSON:
         if not args:
             ((item,),) = (found for base in kind.__orig_bases__ if (found := get_args(base)))
             args = (_evaluated(item, kind),)
         pairs = get_origin(args[0]) is tuple  # which are shown as a map
         return {"type": {"array"}, "items": schema_of_type(args[0])} if not pairs else {}
-    return _schema_of_struct(kind) if is_dataclass(kind) else {}
+    is_struct = is_dataclass(kind) or names is not JsonFields.JSON
+    return _schema_of_struct(kind) if is_struct else {}
 
 
 def _schema_of_struct(struct: type) -> dict[str, Any]:
@@ -71,8 +73,13 @@ def _shown(struct: type) -> Iterator[tuple[str, bool, Any]]:
                     yield field.name, False, _type_of(struct, field.name)
             continue
         hint: Any = struct
-        for part in name.strip("*?").split("."):
-            hint = _type_of(hint, part)
+        if name == ".":
+            hint = next(base for base in struct.__orig_bases__ if get_args(base))
+        elif name.startswith("!"):
+            hint = bool
+        else:
+            for part in name.strip("*?").split("."):
+                hint = _type_of(hint, part)
         if not name.startswith("*"):
             yield shown or name.strip("?"), name.endswith("?"), _there(hint, name)
         elif is_dataclass(hint) and schema_of_type(hint):

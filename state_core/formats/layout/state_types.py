@@ -8,7 +8,7 @@ namespace, time to live, and the key of each operator.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from statelake.state_core.formats.layout.keyed_states import as_key_value, value_snapshot
@@ -246,9 +246,7 @@ class StateTypeDifference:
 class TypeDifferences(Printed, list[StateTypeDifference]):
     """The differences of two files of types."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return them as JSON can hold them."""
-        return {"differences": [asdict(each) for each in self]}
+    JSON = ("differences=.",)
 
     def lines(self) -> Iterator[str]:
         """Yield the text form: lines and tables."""

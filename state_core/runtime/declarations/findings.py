@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from statelake.state_core.printable import JsonFields, Printed, Table, count_text
 from statelake.state_core.runtime.declarations.jobs import OperatorDeclaration
@@ -78,14 +77,12 @@ class Finding(JsonFields):
 class JobFindings(Printed, list[Finding]):
     """All findings about a job."""
 
+    JSON = ("legal=!faults", "findings=.")
+
     @property
     def faults(self) -> int:
         """The number of faults among them."""
         return sum(finding.fault for finding in self)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return them as JSON can hold them."""
-        return {"legal": not self.faults, "findings": [finding.to_json() for finding in self]}
 
     @property
     def table(self) -> Table:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from statelake.state_core.errors import EncodeError, UnknownEndError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.kernels import decode, encode, skip
+from statelake.state_core.nested import elements_of
 from statelake.state_core.serializers.framework.base import TypeSerializer, named, to_int32
 from statelake.state_core.serializers.framework.columns import (
     ALL_PRESENT,
@@ -23,12 +24,10 @@ from statelake.state_core.serializers.framework.columns import (
     Target,
     U8Array,
     arrow_buffer,
-    list_offsets,
     null_rows,
     present_rows,
     require_values,
     validity,
-    written_rows,
 )
 from statelake.state_core.serializers.framework.layouts import ByteLayout, repeat, sequence, when
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
@@ -121,31 +120,10 @@ def list_array(kind: pa.DataType, first: I64Array, present: U8Array, items: pa.A
     return pa.Array.from_buffers(kind, len(first) - 1, buffers, nulls, children=[items])
 
 
-def elements_of(values: pa.Array, present: U8Array) -> tuple[I64Array, pa.Array]:
-    """Return offsets from 0, and the elements of a list column: those of present rows only."""
-    values = _without_hidden(values, present)
-    first = list_offsets(values)
-    start = int(first[0])
-    return first - start, values.values.slice(start, int(first[-1]) - start)
-
-
 def entries_of(values: pa.Array, present: U8Array) -> tuple[I64Array, pa.Array, pa.Array]:
     """Return offsets from 0, and keys and values of a map column: those of present rows only."""
-    values = _without_hidden(values, present)
-    first = list_offsets(values)
-    start, count = int(first[0]), int(first[-1] - first[0])
-    return first - start, values.keys.slice(start, count), values.items.slice(start, count)
-
-
-def _without_hidden(values: pa.Array, present: U8Array) -> pa.Array:
-    """Drop the elements of rows that are null or absent, which Arrow allows."""
-    written = written_rows(values, present)
-    if written.size == 0:
-        return values
-    hidden = (np.diff(list_offsets(values)) > 0) & (written == 0)
-    if not hidden.any():
-        return values
-    return values.take(pa.array(np.arange(len(values)), mask=hidden))
+    first, entries = elements_of(values, present)
+    return first, entries.field(0), entries.field(1)
 
 
 def place_elements(target: Target, first: I64Array, sizes: I64Array) -> Target:

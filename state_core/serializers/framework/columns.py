@@ -414,12 +414,3 @@ def variable_values(values: pa.Array) -> tuple[I32Array, U8Array]:
     starts = np.frombuffer(offsets, np.int32, len(values) + 1, values.offset * 4)
     content = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
     return starts, content
-
-
-def list_offsets(values: pa.Array) -> I64Array:
-    """Return the start of each row's elements in `values.values`, and the end of the last row's."""
-    buffer = values.buffers()[1]
-    if buffer is None or buffer.size == 0:
-        return np.zeros(len(values) + 1, np.int64)
-    raw = np.frombuffer(buffer, np.int32, len(values) + 1, values.offset * 4)
-    return raw.astype(np.int64)

@@ -16,9 +16,8 @@ import pyarrow.compute as pc
 
 from statelake.state_core.bounds import COLUMN_NESTING
 from statelake.state_core.errors import EncodeError, UnsupportedFormatError
-from statelake.state_core.nested import column_names, struct_of
+from statelake.state_core.nested import column_names, elements_of, struct_of
 from statelake.state_core.serializers.composite.collections import (
-    elements_of,
     entries_of,
     list_array,
     offsets_of,

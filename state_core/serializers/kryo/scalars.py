@@ -52,7 +52,6 @@ DECIMAL_DIGITS = 38
 MOST_PLACES, LEAST_EXPONENT = 30, -6
 _PLAIN_DECIMAL = r"^-?[0-9]{1,9}(\.[0-9]{1,9})?$"
 NANOS = 1_000_000_000  # of a second
-_LOCAL_DATE_TIME = "java.time.LocalDateTime"
 MILLIS_ONLY = ("java.util.Date", "java.sql.Date", "java.sql.Time")
 _TEXTS = ("java.lang.String", "java.lang.StringBuilder", "java.lang.StringBuffer", "java.net.URI",
           "java.util.Currency")  # fmt: skip
@@ -113,6 +112,7 @@ class Scalar(ScalarColumn):
         keep: Returns the value for it.
         made: Makes the column of some lines of a table; None if they are read one by one.
         placed: Fills lines of a table from a column; None if they are written one by one.
+        lines: The lines of a value.
     """
 
     java_class: str
@@ -121,6 +121,7 @@ class Scalar(ScalarColumn):
     keep: Callable[[Any], Any]
     made: Callable[[MarkedTable, I64Array, Scalar], pa.Array] | None = None
     placed: Callable[[PlacedTable, I64Array, pa.Array], None] | None = None
+    lines: int = 1
 
     def to_arrow(self, value: Any) -> Any:
         """Show the value, if it is of the class."""
@@ -143,8 +144,6 @@ class Scalar(ScalarColumn):
 
     def plan(self, values: pa.Array) -> TablePlan:
         """Return the plan by which many values are written."""
-        if self.java_class == _LOCAL_DATE_TIME:
-            return _plan_date_times(values)
         placed = self.placed
         if placed is None:
             return super().plan(values)
@@ -154,7 +153,9 @@ class Scalar(ScalarColumn):
             table.put(lines[rows], self.java_class)
             placed(table, lines[rows], present)
 
-        return TablePlan(np.ones(len(values), np.int64), place)
+        sizes = np.ones(len(values), np.int64)
+        sizes[rows] = self.lines
+        return TablePlan(sizes, place)
 
 
 def _each(
@@ -284,14 +285,6 @@ def _many_numbers(table: MarkedTable, lines: I64Array, column: Scalar) -> pa.Arr
         bits = table.parts.number[lines] & 0x7FFFFFFF
         table.loose[lines[(bits > 0x7F800000) & (bits < 0x7FC00000)]] = True
     return table.parts.numbers(lines, column.arrow_type)
-
-
-def _many_texts(table: MarkedTable, lines: I64Array, _: Scalar) -> pa.Array:
-    return table.parts.texts(lines)
-
-
-def _many_uuids(table: MarkedTable, lines: I64Array, _: Scalar) -> pa.Array:
-    return table.parts.uuids(lines)
 
 
 def _many_characters(table: MarkedTable, lines: I64Array, column: Scalar) -> pa.Array:
@@ -459,10 +452,6 @@ def _place_numbers(table: PlacedTable, lines: I64Array, values: pa.Array) -> Non
         table.number[lines] = values.cast(pa.int64()).to_numpy(zero_copy_only=False)
 
 
-def _place_texts(table: PlacedTable, lines: I64Array, values: pa.Array) -> None:
-    table.put_texts(lines, values)
-
-
 def _place_characters(table: PlacedTable, lines: I64Array, values: pa.Array) -> None:
     texts = values.to_pylist()
     if any(len(text) != 1 or ord(text) > 0xFFFF for text in texts):
@@ -568,23 +557,15 @@ def _place_durations(table: PlacedTable, lines: I64Array, values: pa.Array) -> N
     table.number[lines], table.start[lines] = fixed_values(seconds, np.int64), fractions
 
 
-def _plan_date_times(values: pa.Array) -> TablePlan:
-    """Return the plan of times: a date and a time within each."""
-    rows, present = not_null(values)
-    micros, sizes = _micros(present), np.ones(len(values), np.int64)
-    sizes[rows] = 3
-
-    def place(table: PlacedTable, lines: I64Array) -> None:
-        at = lines[rows]
-        table.put(at, _LOCAL_DATE_TIME)
-        table.put(at + 1, "java.time.LocalDate")
-        _put_days(table, at + 1, micros // 86_400_000_000)
-        seconds = micros // 1_000_000 % 86_400
-        clock = seconds // 3600 << 16 | seconds // 60 % 60 << 8 | seconds % 60
-        table.put(at + 2, "java.time.LocalTime", clock)
-        table.start[at + 2] = micros % 1_000_000 * 1000
-
-    return TablePlan(sizes, place)
+def _place_date_times(table: PlacedTable, lines: I64Array, values: pa.Array) -> None:
+    """Fill a date and a time within each."""
+    micros = _micros(values)
+    table.put(lines + 1, "java.time.LocalDate")
+    _put_days(table, lines + 1, micros // 86_400_000_000)
+    seconds = micros // 1_000_000 % 86_400
+    clock = seconds // 3600 << 16 | seconds // 60 % 60 << 8 | seconds % 60
+    table.put(lines + 2, "java.time.LocalTime", clock)
+    table.start[lines + 2] = micros % 1_000_000 * 1000
 
 
 # by class, what a `Scalar` has besides
@@ -592,7 +573,10 @@ SCALARS: dict[str, tuple[Any, ...]] = {
     **{
         name: (kind, _same, _same, _many_numbers, _place_numbers) for name, kind in NUMBERS.items()
     },
-    **dict.fromkeys(_TEXTS, (pa.string(), _same, _same, _many_texts, _place_texts)),
+    **dict.fromkeys(_TEXTS, (
+        pa.string(), _same, _same, lambda table, lines, _: table.parts.texts(lines),
+        PlacedTable.put_texts,
+    )),
     "java.lang.Character": (pa.string(), _same, _same, _many_characters, _place_characters),
     "[B": (pa.binary(), _same, _same, _many_bytes, _place_bytes),
     "java.math.BigInteger": (
@@ -602,7 +586,9 @@ SCALARS: dict[str, tuple[Any, ...]] = {
         pa.string(), lambda parts: decimal_text(*parts), decimal_parts, _many_decimals,
         _place_decimals,
     ),
-    "java.util.UUID": (pa.string(), _same, _same, _many_uuids, _place_uuids),
+    "java.util.UUID": (
+        pa.string(), _same, _same, lambda table, lines, _: table.parts.uuids(lines), _place_uuids
+    ),
     "java.util.BitSet": (pa.list_(pa.int64()), _same, _same),
     "java.util.Locale": (
         pa.struct({name: pa.string() for name in ("language", "country", "variant")}),
@@ -632,7 +618,9 @@ SCALARS: dict[str, tuple[Any, ...]] = {
         _many_dates, _place_dates,
     ),
     "java.time.LocalTime": (pa.string(), _clock, _clock_parts, _many_clocks, _place_clocks),
-    _LOCAL_DATE_TIME: (MICROS, _local, _local_parts, _many_date_times),
+    "java.time.LocalDateTime": (
+        MICROS, _local, _local_parts, _many_date_times, _place_date_times, 3
+    ),
     "java.time.OffsetDateTime": (
         pa.struct({"local": MICROS, "offset_seconds": pa.int64()}),
         lambda parts: {"local": _local(parts[:7]), "offset_seconds": parts[7]},

@@ -463,13 +463,6 @@ class MarkedTable:
         self.unfit[lines[~right & (kinds != kernels.NULL)]] = True
         return right
 
-    def forms(self, lines: I64Array) -> I64Array:
-        """Return the forms of the kernels of some lines; -1 for null."""
-        kinds = self.parts.kind[lines]
-        forms = self.parts.classes.lines[np.maximum(kinds, 0) * kernels.CLASS_WIDTH + kernels.FORM]
-        result: I64Array = np.where(kinds == kernels.NULL, -1, forms)
-        return result
-
     def of_forms(self, lines: I64Array, forms: frozenset[int], java_class: str) -> I64Array:
         """Return lines, those of other forms replaced by null; mark these as untold.
 
@@ -479,9 +472,11 @@ class MarkedTable:
             java_class: The class that is written: objects of others are marked as loose; empty for
                 any.
         """
-        kinds, actual = self.parts.kind[lines], self.forms(lines)
-        right = np.isin(actual, [-1, *forms])
+        kinds = self.parts.kind[lines]
+        actual = self.parts.classes.lines[np.maximum(kinds, 0) * kernels.CLASS_WIDTH + kernels.FORM]
+        right = np.isin(actual, [*forms])
         right &= (actual != kernels.SINGLE) | (self.parts.number[lines] == 1)
+        right |= kinds == kernels.NULL
         self.untold[lines[~right]] = True
         others = (kinds != self.parts.classes.number_of(java_class)) & (kinds != kernels.NULL)
         self.loose[lines[others]] |= java_class != ""

@@ -157,6 +157,14 @@ def test_settings_of_a_changed_query_that_do_not_belong_together_are_refused(
         ChangedQuerySettings(**settings)
 
 
+@pytest.mark.parametrize("version", ["2.3", "1.20"])
+def test_a_version_in_quotes_is_text(version: str) -> None:
+    """As the page says: a template that Dagster renders makes a number of it, and 1.2 of 1.20."""
+    lines = f'{{old_sql: a, new_sql: b, flink_version: "{version}", old_flink: "{version}"}}'
+    query = ChangedQuerySettings.resolve_from_yaml(lines)
+    assert (query.flink_version, query.old_flink) == (version, version)
+
+
 def test_the_check_of_a_changed_query_says_what_is_not_accepted(tmp_path: Path) -> None:
     """It passes if the new job finds all that it should, or what it does not is accepted."""
     savepoint = unpack_sql_job("shop", tmp_path / "shop")

@@ -22,9 +22,12 @@ from statelake.state_core.formats.layout.meta_info import read_serializer_entry,
 from statelake.state_core.kernels import skip
 from statelake.state_core.kernels.compiler import Kernel
 from statelake.state_core.serializers import registered_classes
+from statelake.state_core.serializers.basic.numbers import IntSerializer
+from statelake.state_core.serializers.composite.structs import ObjectSerializer
 from statelake.state_core.serializers.composite.wrappers import VoidNamespaceSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import Target
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.framework.registry import (
     read_serializer_snapshot,
     write_serializer_snapshot,
@@ -164,6 +167,13 @@ def check_scalars(serializer: TypeSerializer, values: list[bytes]) -> None:
             again = write(serializer, value)
             assert again == data or has_nan(value)
             assert same(read(serializer, again), value)
+
+
+def test_a_part_up_to_the_end_may_be_empty() -> None:
+    """It adds nothing to the least length, whether it is the only field or the last one."""
+    end, number = OpaqueSerializer("Unknown"), IntSerializer()
+    assert ObjectSerializer("Alone", [("end", end)]).min_length == 0
+    assert ObjectSerializer("Last", [("number", number), ("end", end)]).min_length == 4
 
 
 def check_lengths(serializer: TypeSerializer, values: list[bytes]) -> None:

@@ -197,3 +197,20 @@ def test_nulls_hash_to_zero() -> None:
         961,
     ]
     assert lists.hash_code_at(DataInput(write(lists, [None]))) == 31
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Date", "SqlDate", "SqlTime", "SqlTimestamp", "Instant", "LocalDate", "LocalTime",
+     "LocalDateTime"],
+)  # fmt: skip
+def test_null_times_hash_to_zero(name: str) -> None:
+    """By value, by bytes and by column, beside another one, and within a tuple."""
+    times, pair = serializer(BY_NAME[name]), of("Tuple2", name, "Int")
+    null, time = write(times, None), bytes(times.length - 1) + b"\1"
+    assert times.hash_code_at(DataInput(null)) == times.hash_code(None) == 0
+    column, _ = decode(times, [null, time])
+    assert times.hash_codes(column)[0] == 0
+    assert pair.hash_code_at(DataInput(null + i32(5))) == 5
+    pairs, _ = decode(pair, [null + i32(5)])
+    assert pair.hash_codes(pairs).tolist() == [5]

@@ -25,7 +25,7 @@ from statelake.pipelines.cli.options import (
     snapshot_option,
 )
 from statelake.pipelines.requests.shared import Reading
-from statelake.state_core.printable import faults_text
+from statelake.state_core.printable import count_text
 
 STYLE = {True: "green", False: "red"}  # of a verdict, by whether there is no fault
 
@@ -104,7 +104,7 @@ def integrity(
         content["lake_faults"] = lake_faults
         faults += len(lake_faults)
         if not as_json_:
-            verdict = faults_text(len(lake_faults))
+            verdict = count_text(len(lake_faults), "fault") if lake_faults else "sound"
             tell(f"{verdict}: {job}/{snapshot_id}", marked=verdict, style=STYLE[not lake_faults])
             for fault in lake_faults:
                 tell(f"  {fault}")

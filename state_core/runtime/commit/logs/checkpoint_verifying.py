@@ -9,8 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from statelake.state_core.errors import StateError
 from statelake.state_core.printable import Printed, Table, bytes_text
@@ -64,6 +63,8 @@ class Verified:
 class VerifiedLog(Printed):
     """The results of all markers that were verified."""
 
+    JSON = ("sound=!faults", "faults", "markers")
+
     markers: list[Verified]
 
     @property
@@ -84,12 +85,6 @@ class VerifiedLog(Printed):
             for (task, store, checkpoint), outcomes in stores.items()
             if outcomes == {NOT_LOOKED_AT}
         ]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        faults = self.faults
-        markers = [asdict(marker) for marker in self.markers]
-        return {"sound": not faults, "faults": faults, "markers": markers}
 
     def lines(self) -> Iterator[str | Table]:
         """Yield the text form: lines and tables."""

@@ -20,8 +20,8 @@ from statelake.state_core.files.wire import check_names
 from statelake.state_core.kernels import binary_rows as reading
 from statelake.state_core.kernels import binary_rows_encode as writing
 from statelake.state_core.kernels.binary_rows import VALUE
+from statelake.state_core.nested import elements_of
 from statelake.state_core.serializers.composite.collections import (
-    elements_of,
     entries_of,
     list_array,
     offsets_of,
