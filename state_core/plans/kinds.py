@@ -73,6 +73,9 @@ def lineage_of(plan: Plan) -> dict[int, Relation]:
     inserts = _insert_only(plan)
     for node in plan.nodes.values():
         inputs = [relations[each] for each in node.inputs]
+        # before they are put together: an input may be read any number of times
+        conditions += sum(len(each.filters) + len(each.tables) for each in inputs)
+        refuse_more_conditions(plan, conditions)
         with understood(plan, node):
             emits = None if _reads_incremental(node, inputs) else kind_of(node).emits
             relation = (emits or unknown_rows)(node, inputs)
@@ -81,8 +84,6 @@ def lineage_of(plan: Plan) -> dict[int, Relation]:
             # a local aggregate has rows as they were
             columns = node.columns if relation.grouped is None else relation.columns
             relations[node.id] = replace(relation, columns=columns, tables=tables, updates=updates)
-        conditions += len(relation.filters) + len(tables)
-        refuse_more_conditions(plan, conditions)
     return relations
 
 

@@ -470,12 +470,20 @@ def told_apart(inputs: Sequence[Relation]) -> tuple[Relation, Relation]:
 
 
 def joined(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
-    """Return the rows of a join of two inputs."""
+    """Return the rows of a join of two inputs.
+
+    Raises:
+        DeclarationError: It emits other fields than its inputs have, as a plan may that doubles
+            them with each of its nodes.
+    """
     kind = join_spec(node)["joinType"]
+    read = inputs[:1] if kind in ("SEMI", "ANTI") else inputs
+    if sum(len(each.fields) for each in read) != len(node.columns):
+        raise DeclarationError("it emits other fields than its inputs have")
     left, right = told_apart(inputs)
     text = phrase("{} {}", node.kind, condition_of(node, inputs))
     rows = phrase("({}) {} ({})", left.rows, text, right.rows)
-    fields = (*left.fields, *right.fields) if kind not in ("SEMI", "ANTI") else left.fields
+    fields = left.fields if len(read) == 1 else (*left.fields, *right.fields)
     if kind in ("LEFT", "RIGHT", "FULL"):  # null where nothing matches
         mark = phrase(" OR NULL BY {}", text)
         fields = tuple(

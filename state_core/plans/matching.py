@@ -310,7 +310,7 @@ def _changes(old: NodeStates, new: NodeStates) -> Iterator[tuple[Fate, str]]:
         yield Fate.UNKNOWN, str(FILTERED_CHANGES)
     if old.sets and new.sets:
         yield from _other_sets(old, new)
-    if old.kept != new.kept:
+    if old.kept and new.kept and old.kept != new.kept:  # a pair that is given may have none
         than, because = limited(old.node, new.node)
         yield than, f"rows kept: {new.kept}, and it was {old.kept}: {because}"
 

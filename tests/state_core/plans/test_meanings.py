@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from statelake.state_core.errors import DeclarationError
-from statelake.state_core.plans import kinds
+from statelake.state_core.plans import kinds, lineage
 from statelake.state_core.plans.around import conditions_passed
 from statelake.state_core.plans.kinds import lineage_of
 from statelake.state_core.plans.lineage import Relation
@@ -29,7 +30,7 @@ from statelake.state_core.plans.meanings import (
     marked,
     phrase,
 )
-from statelake.state_core.plans.plan import Plan, parse_plan
+from statelake.state_core.plans.plan import Plan, PlanNode, parse_plan
 
 COLUMN = TableColumn("o", "v")
 INT = {"kind": "INPUT_REF", "inputIndex": 0, "type": "INT"}
@@ -130,6 +131,48 @@ def test_conditions_that_would_fill_memory_are_refused(monkeypatch: pytest.Monke
         lineage_of(plan)
     with pytest.raises(DeclarationError, match="more than 1,000 conditions"):
         conditions_passed(plan, relations)
+
+
+def _doubled(joins: int, kind: str, more: int = 0) -> Plan:
+    """A plan of joins in a row, each of the one before with itself, and of a union above them."""
+    row, table = "ROW<`v` INT>", {"table": {"identifier": "`c`.`d`.`o`"}}
+    nodes: list[Any] = [
+        {"id": 0, "type": "stream-exec-table-source-scan_2", "scanTableSource": table,
+         "outputType": row}
+    ]  # fmt: skip
+    nodes += [
+        {"id": each, "type": "stream-exec-join_1", "outputType": row, "inputProperties": [{}, {}],
+         "joinSpec": {"joinType": kind, "leftKeys": [0], "rightKeys": [0]}}
+        for each in range(1, joins + 1)
+    ]  # fmt: skip
+    edges = [{"source": each, "target": each + 1} for each in range(joins) for _ in "lr"]
+    if more:
+        nodes.append({"id": joins + 1, "type": "stream-exec-union_1", "outputType": row})
+        edges += [{"source": joins, "target": joins + 1}] * more
+    return parse_plan(json.dumps({"flinkVersion": "2.3", "nodes": nodes, "edges": edges}), "plan")
+
+
+def test_a_join_of_other_fields_than_it_reads_is_refused() -> None:
+    """As each of them would double its fields, whatever its own type says."""
+    with pytest.raises(DeclarationError, match="other fields than its inputs have"):
+        lineage_of(_doubled(40, "INNER"))
+
+
+def test_tables_are_counted_before_they_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An edge of few bytes repeats all tables of a node."""
+    monkeypatch.setattr(kinds, "MOST_CONDITIONS", 1000)
+    assert len(lineage_of(_doubled(8, "SEMI"))[8].tables) == 256
+    united = []
+
+    def unite(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+        united.append(node.id)
+        return lineage.united(node, inputs)
+
+    kind = replace(kinds.KINDS["union"], emits=unite)
+    monkeypatch.setattr(kinds, "KINDS", {**kinds.KINDS, "union": kind})
+    with pytest.raises(DeclarationError, match="more than 1,000 conditions"):
+        lineage_of(_doubled(8, "SEMI", 10))
+    assert not united
 
 
 def test_what_a_query_repeats_is_there_once() -> None:

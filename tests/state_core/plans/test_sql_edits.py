@@ -564,6 +564,19 @@ def test_what_another_number_of_rows_of_a_top_n_does_is_said(
     assert says in why
 
 
+def test_a_given_pair_of_a_top_n_and_another_node_is_lost() -> None:
+    """Either way round: only one of both keeps some number of rows."""
+    rank = parse_plan(json.dumps(_ranked("AppendFast", 3)), "plan")
+    groups = parse_plan(json.dumps(plans()["an aggregate removed"][0]), "plan")
+    (top,) = (each.id for each in rank.nodes.values() if each.kind == "rank")
+    (group,) = (each.id for each in groups.nodes.values() if each.kind == "group-aggregate")
+    for old, new, pair in ((rank, groups, (top, group)), (groups, rank, (group, top))):
+        match = match_plans(old, new, dict([pair]))
+        (operator,) = (each for each in match.operators if each.node.id == pair[1] and each.new)
+        assert operator.fate is Fate.LOST
+        assert operator.why[0].endswith("which keeps other state")
+
+
 def test_a_top_n_of_one_row_holds_that_row_alone() -> None:
     """In a state of another name, whose rows get columns; in the order in which rows come, none."""
     plan = parse_plan(json.dumps(_ranked("AppendFast", 1)), "plan")

@@ -121,8 +121,13 @@ class _SingleState(State[ValueTable]):
         value = self._read(data)
         if self.access is None:
             return value
-        living = self.access.read(value, self.store, self.clear)
+        living = self.access.read(value, self._renew, self.clear)
         return None if living is None else living["value"]
+
+    def _renew(self, value: Any) -> None:
+        """Set the value that was read; with a time it may be null, as Flink writes it."""
+        assert self.access is not None  # noqa: S101 - by the caller
+        self.table.put(*self._at, self._write(self.access.wrap(value)))
 
     def store(self, value: Any) -> None:
         """Set the value; None removes it."""

@@ -10,11 +10,14 @@ import pytest
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.runtime.backends import (
     BackendConfiguration,
     KeyedStateBackend,
+    StateDescriptor,
     restore_backend,
 )
+from statelake.state_core.runtime.backends.states.states import written
 from statelake.state_core.runtime.declarations import StateTtlConfig
 from tests.support.jobs.backend_cases import (
     Clock,
@@ -82,6 +85,25 @@ def test_reading_renews_only_if_it_is_to(
     if on_read:
         clock.now += LIFE
         assert got(kind, state) is None
+
+
+def test_reading_renews_null_too(backend: KeyedStateBackend, clock: Clock) -> None:
+    """Flink writes it with its time, if the value's serializer writes null."""
+    state: Any = backend.state(
+        StateDescriptor("v", StateKind.VALUE, "String", ttl=time_to_live(LIFE, on_read=True))
+    )
+    backend.set_current_key("a")
+    state.update("x")
+    group = backend.context.group
+    (key,) = state.table.keys(group)
+    null = {"ttl": clock.now, "value": None}
+    state.table.put(group, key, written(state.serializer, null))
+    clock.now += LIFE - 1
+    assert state.value() is None
+    assert list(backend.keys("v")) == ["a"]
+    clock.now += LIFE
+    assert state.value() is None
+    assert list(backend.keys("v")) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
