@@ -64,7 +64,7 @@ def measure(work: Path, entries: int, snapshots: int) -> list[Row]:
         asked = ErasureRequest("benchmark", keys)
         lake = Catalog(copy)
         began = time.perf_counter()
-        written = erase(lake, asked).said
+        written = erase(lake, asked).content
         took = time.perf_counter() - began
         again = Catalog(made.directory.root)
         once = _write_once(again, asked)

@@ -28,18 +28,18 @@ from statelake.state_core.errors import EncodeError, OversizedError, StateError
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.keyed_layout import KEY, KEY_GROUP, RAW_KEY
 from statelake.state_core.formats.layout.keys import TIMESTAMP_BYTES, encode_key
-from statelake.state_core.formats.whole_rows import whole_column
-from statelake.state_core.model.key_groups import EncodedKey, SoughtKey
+from statelake.state_core.formats.printed_rows import printed_column
+from statelake.state_core.model.key_groups import EncodedKey, SearchKey
 from statelake.state_core.model.snapshot import KeyedState, Operator, Snapshot, StateKind
 from statelake.state_core.nested import leaf_types
 from statelake.state_core.printable import Table, json_value
 from statelake.state_core.serializers.framework.base import TypeSerializer
-from statelake.state_core.serializers.framework.whole_values import whole_values
+from statelake.state_core.serializers.framework.exact_values import exact_values
 
 if TYPE_CHECKING:
     from statelake.state_core.formats.key_weights import StateWeights
 
-_BEGINS_ODD = re.compile(r'\s*["{\[]|\s*[-+]?\d')  # a number, a time, or a row with one
+_EXACT_KEY_START = re.compile(r'\s*["{\[]|\s*[-+]?\d')  # a number, a time, or a row with one
 KEY_LINES = "give a text file with a key a line"
 
 _COLUMNS = {
@@ -75,7 +75,7 @@ class OwnedKey:
 
     owner: Operator
     whole: Any
-    sought: SoughtKey
+    sought: SearchKey
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def key_text(key: object) -> str:
     return value if isinstance(value, str) else json_text(plain(value))
 
 
-def as_far_as_found(key_rows: KeyRows, lost: Callable[[StateError], None]) -> KeyRows:
+def with_lost_errors(key_rows: KeyRows, lost: Callable[[StateError], None]) -> KeyRows:
     """Return the same rows; an error after the last row is passed to `lost`, not raised."""
 
     def batches() -> Iterator[tuple[KeyedState, pa.RecordBatch | pa.Table]]:
@@ -265,7 +265,7 @@ def _is_object(text: str) -> bool:
         return False
 
 
-def odd_key(owner: Operator, key: TypeSerializer, text: str) -> OwnedKey | None:
+def find_exact_key(owner: Operator, key: TypeSerializer, text: str) -> OwnedKey | None:
     """Return the key with a printed form that no column can hold; None without such a key.
 
     The text can't be converted to the key's bytes, so that the keys of all key groups are read.
@@ -278,7 +278,7 @@ def odd_key(owner: Operator, key: TypeSerializer, text: str) -> OwnedKey | None:
     Raises:
         SnapshotError: No readable state has the key, and some states are unreadable.
     """
-    if not (_holds_less(key.arrow_type) and _BEGINS_ODD.match(text)):
+    if not (_may_be_inexact(key.arrow_type) and _EXACT_KEY_START.match(text)):
         return None
     wanted: list[Any] = [text]
     with suppress(ValueError, RecursionError):
@@ -288,7 +288,7 @@ def odd_key(owner: Operator, key: TypeSerializer, text: str) -> OwnedKey | None:
         if RAW_KEY not in state.schema.names:
             continue
         try:
-            odd = _odd_key_in(owner, state, key, wanted)
+            odd = _exact_key_in(owner, state, key, wanted)
         except OversizedError:
             raise
         except StateError as error:  # other states may have the key
@@ -301,26 +301,26 @@ def odd_key(owner: Operator, key: TypeSerializer, text: str) -> OwnedKey | None:
     return None
 
 
-def _odd_key_in(
+def _exact_key_in(
     owner: Operator, state: KeyedState, key: TypeSerializer, wanted: Sequence[Any]
 ) -> OwnedKey | None:
     """Return the first key of a state that no column can hold and whose form is in `wanted`."""
     at = TIMESTAMP_BYTES if state.kind is StateKind.TIMERS else 0
     for batch in state.batches(columns=[KEY_GROUP, KEY, RAW_KEY]):
         rows = batch.filter(batch.column(RAW_KEY).is_valid())
-        keys = whole_column(state.layout, rows, KEY, RAW_KEY)
+        keys = printed_column(state.layout, rows, KEY, RAW_KEY)
         for row, each in enumerate(keys):
             if plain(each) in wanted:
                 source = DataInput(rows.column(RAW_KEY)[row].as_py()[at:])
-                with whole_values():
+                with exact_values():
                     key.read(source)
                 group, value = (rows.column(name)[row].as_py() for name in (KEY_GROUP, KEY))
                 encoded = EncodedKey(bytes(source.data[: source.position]), group)
-                return OwnedKey(owner, each, SoughtKey(value, encoded))
+                return OwnedKey(owner, each, SearchKey(value, encoded))
     return None
 
 
-def _holds_less(kind: pa.DataType) -> bool:
+def _may_be_inexact(kind: pa.DataType) -> bool:
     """Return whether a type may have keys that its column can't represent."""
     leaves = (leaf for _, leaf in leaf_types(kind))
     return any(pa.types.is_decimal(leaf) or pa.types.is_temporal(leaf) for leaf in leaves)
@@ -357,7 +357,7 @@ def keys_in(
             value = key_from_text(text, key)
         except EncodeError:
             try:
-                odd = odd_key(owner, key, text)
+                odd = find_exact_key(owner, key, text)
             except StateError as error:
                 if unread is None or isinstance(error, OversizedError):
                     raise
@@ -366,7 +366,7 @@ def keys_in(
             keys += [] if odd is None else [odd]
         else:
             encoded = encode_key(key, value, owner.max_parallelism)
-            keys.append(OwnedKey(owner, value, SoughtKey(value, encoded)))
+            keys.append(OwnedKey(owner, value, SearchKey(value, encoded)))
     if not keys and not unread:
         raise _no_key(text, types)
     return keys
@@ -412,11 +412,11 @@ def rows_of_key(
         lost = error.within(f"operator {owner.label}")
         if not rows:
             raise lost
-        rows[-1] = replace(rows[-1], batches=_ending_in(lost, rows[-1].batches))
+        rows[-1] = replace(rows[-1], batches=_then_raise(lost, rows[-1].batches))
     return rows
 
 
-def _ending_in(
+def _then_raise(
     error: StateError, batches: Iterator[tuple[KeyedState, pa.RecordBatch | pa.Table]]
 ) -> Iterator[tuple[KeyedState, pa.RecordBatch | pa.Table]]:
     """Yield rows, and then raise an error."""

@@ -162,13 +162,13 @@ def rows_said(rows: pa.RecordBatch | pa.Table, layout: Any = None) -> list[dict[
     """
     untyped: list[dict[str, Any]] = [{} for _ in range(rows.num_rows)]
     if layout is not None and rows.num_rows:
-        from statelake.state_core.formats.whole_rows import (  # noqa: PLC0415 - if printed
-            whole_rows,
+        from statelake.state_core.formats.printed_rows import (  # noqa: PLC0415 - if printed
+            printed_rows,
         )
 
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
         (batch,) = table.combine_chunks().to_batches()
-        for row, more in whole_rows(layout, batch).items():
+        for row, more in printed_rows(layout, batch).items():
             untyped[row] = more
         return untyped
     for name in rows.schema.names:

@@ -69,7 +69,7 @@ Begins(w, j, n, on, keep, own, x) ==
     /\ Go(w, IF own THEN "write" ELSE "commit")
     /\ UNCHANGED <<snaps, held, eras, dels, disk, proved>>
 
-\* _Import._attempt: a savepoint has everybody; files are shared with a record of the job, or with none.
+\* _Import._run_once: a savepoint has everybody; files are shared with a record of the job, or with none.
 BeginImport(w) ==
     \E j \in Jobs, n \in Names : \E on \in {{}} \cup {{s} : s \in OfJobs({j})} : \E own \in BOOLEAN :
         LET base == UNION {s.files : s \in on} IN
@@ -121,7 +121,7 @@ FindGone(w) ==
     /\ Go(w, "gone")
     /\ UNCHANGED <<catalog, disk, token, mem, proved>>
 
-\* carry_out, called by Attempt.__exit__: it looks at the log like everybody else, as its own commit may have been the one.
+\* execute_deletion, called by Attempt.__exit__: it looks at the log like everybody else, as its own commit may have been the one.
 LookAtOwn(w) ==
     /\ pc[w] = "gone"
     /\ LET own == {f \in disk : f.t = mem[w].t /\ (Rule("own-look") => ~Protected(f))} IN
@@ -248,7 +248,7 @@ Hold(s) == /\ Holds /\ held' = held \cup {<<s.j, s.n>>}
 Release(s) == /\ Holds /\ held' = held \ {<<s.j, s.n>>}
               /\ UNCHANGED <<snaps, atts, eras, dels, disk, token, pc, mem, proved>>
 
-\* carry_out: looks at the log, and deletes later, however much later that is.
+\* execute_deletion: looks at the log, and deletes later, however much later that is.
 LookAtDeletion(w) ==
     /\ pc[w] = "idle"
     /\ \E d \in dels, f \in disk :

@@ -15,8 +15,8 @@ from statelake.pipelines.lake.catalog.catalog import CatalogVersion
 from statelake.pipelines.lake.catalog.reading import read_together
 from statelake.pipelines.lake.catalog.snapshot_names import (
     SnapshotId,
+    full_snapshot_id,
     resolve_snapshot,
-    whole_snapshot,
 )
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.pipelines.live.requests import Rescale
@@ -122,7 +122,7 @@ class Job:
 
     def _whole(self, snapshot: str) -> SnapshotId:
         """Return the whole id of a snapshot that is to be changed, and refuse other names."""
-        return whole_snapshot(self.lake.catalog, self.name, snapshot)
+        return full_snapshot_id(self.lake.catalog, self.name, snapshot)
 
     @asks(ImportSnapshot)
     def import_snapshot(self, request: ImportSnapshot) -> ImportResult:

@@ -40,7 +40,7 @@ class Erasure:
         from statelake.pipelines.lake.erase.erasing import plan_erasure
 
         plan = plan_erasure(self.catalog, self.request, self.jobs, progress=self.progress)
-        return replace(plan, whole=whole)
+        return replace(plan, all_rows=whole)
 
     def execute(self, *, whole: bool = False, secret: bytes = b"", by: str = "") -> ErasureResult:
         """Erase, or go on with an erasure of that request that ended too soon.
@@ -53,7 +53,7 @@ class Erasure:
         from statelake.pipelines.lake.erase.erasing import erase
 
         return erase(
-            self.catalog, self.request, self.jobs, whole=whole, secret=secret,
+            self.catalog, self.request, self.jobs, all_rows=whole, secret=secret,
             requested_by=by, progress=self.progress,
         )  # fmt: skip
 

@@ -60,14 +60,14 @@ class LakeSnapshot(Snapshot):
     Args:
         job: The job.
         record: All that the lake knows of it.
-        asked: The name by which it was asked for; by default its id.
+        requested: The name by which it was asked for; by default its id.
     """
 
     job: Job
     record: SnapshotRecord
-    asked: str
+    requested: str
 
-    def __init__(self, job: Job, record: SnapshotRecord, asked: str | None = None) -> None:
+    def __init__(self, job: Job, record: SnapshotRecord, requested: str | None = None) -> None:
         known = {
             "location": f"{job.name}/{record.snapshot_id}",
             "metadata_version": record.metadata_version,
@@ -76,7 +76,7 @@ class LakeSnapshot(Snapshot):
             "format": record.format,
             "job": job,
             "record": record,
-            "asked": record.snapshot_id if asked is None else asked,
+            "requested": record.snapshot_id if requested is None else requested,
         }
         for name, value in known.items():
             object.__setattr__(self, name, value)
@@ -113,7 +113,7 @@ class LakeSnapshot(Snapshot):
     @property
     def _whole_id(self) -> SnapshotId:
         """Its id, if it was asked for by that; other names are refused for what changes it."""
-        return self.name if self.asked == self.name else self.job._whole(self.asked)  # noqa: SLF001 - of the job here
+        return self.name if self.requested == self.name else self.job._whole(self.requested)  # noqa: SLF001 - of the job here
 
     @asks(Export)
     def export(self, request: Export) -> ExportResult:
@@ -361,7 +361,7 @@ class LakeSnapshot(Snapshot):
     @like(Snapshot.find)
     def find(self, value: object, **words: Any) -> SearchResult:
         """Return where a value is. State without tables is not searched."""
-        from statelake.pipelines.lake.catalog.unmanaged_state import KEYED, keyed_kept_as_bytes
+        from statelake.pipelines.lake.catalog.unmanaged_state import KEYED, unmanaged_keyed_sizes
         from statelake.state_core.model.finding import Unsearched, find_in_snapshot
 
         def search(record: SnapshotRecord) -> SearchResult:
@@ -372,9 +372,9 @@ class LakeSnapshot(Snapshot):
         if size:
             why = f"{size:,} bytes of state without tables"
             result.unsearched.append(Unsearched("", "", "", why))
-        for label, size in keyed_kept_as_bytes(self.record).items():
+        for label, size in unmanaged_keyed_sizes(self.record).items():
             result.unsearched.append(Unsearched(label, "", "", f"{size:,} bytes of {KEYED}"))
-        result.entries_lost += self.problems_of(words.get("operator"), keyed=True)
+        result.not_located += self.problems_of(words.get("operator"), keyed=True)
         return result
 
     def problems_of(
@@ -387,9 +387,9 @@ class LakeSnapshot(Snapshot):
             state: As for `Snapshot.problems_of`: such bytes may have a state of any name.
             keyed: Likewise: it is keyed state.
         """
-        from statelake.pipelines.lake.catalog.unmanaged_state import problems_kept_as_bytes
+        from statelake.pipelines.lake.catalog.unmanaged_state import unmanaged_keyed_messages
 
-        return problems_kept_as_bytes(self.record, operator)
+        return unmanaged_keyed_messages(self.record, operator)
 
     @asks(OfKey)
     def key_rows(self: Snapshot, request: OfKey) -> list[KeyRows]:
@@ -421,5 +421,5 @@ class LakeSnapshot(Snapshot):
         return write_report(lambda: self._read(gather), request.to, overwrite=request.overwrite)
 
     def _read(self, read: Callable[[SnapshotRecord], Result]) -> Result:
-        """Read the snapshot by one record from begin to end: see `SnapshotReading.whole`."""
-        return SnapshotReading(self._catalog, self.record).whole(read)
+        """Read the snapshot by one record from begin to end: see `SnapshotReading.at_once`."""
+        return SnapshotReading(self._catalog, self.record).at_once(read)

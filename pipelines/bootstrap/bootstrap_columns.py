@@ -215,7 +215,7 @@ class SourceBatch:
             return self.constant(plan.value, wanted, label, time=time)
         if isinstance(plan, Expression):  # Spark has been asked before
             raise EncodeError("Spark SQL without Spark", place=self.plan.place)
-        column = self.found(plan)
+        column = self.column_of(plan)
         text = self.plan.text or (time and pa.types.is_string(column.type))
         if text and pa.types.is_large_string(column.type):
             column = column.cast(pa.string())
@@ -274,7 +274,7 @@ class SourceBatch:
             self.refuse(f"constant {value!r}: {problem}", label, f"it is to be {wanted}")
         return single.take(pa.array(np.zeros(len(self.batch), np.int64)))
 
-    def found(self, plan: SourceColumn) -> pa.Array:
+    def column_of(self, plan: SourceColumn) -> pa.Array:
         """Return a column of the source, or a field within one."""
         names = self.batch.schema.names
         if plan.path[0] not in names:
@@ -297,7 +297,7 @@ class SourceBatch:
             where.append(f"row {self.first + row + 1}")
         key = self.plan.columns.get("key")
         if row >= 0 and isinstance(key, SourceColumn) and column != key.written:
-            where.append(f"key {_shown(self.found(key)[row])}")
+            where.append(f"key {_shown(self.column_of(key)[row])}")
         if column:
             where.append(f"column `{column}`")
         raise EncodeError(problem, place=", ".join(where), remedy=remedy)

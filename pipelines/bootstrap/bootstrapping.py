@@ -263,16 +263,16 @@ class _Bootstrap:
         place = "" if state.kind in MODES else state.label
         plan = RowPlan(place, state.columns, never_null=tuple(never))
         try:
-            return self.found(state, plan, state.source)
+            return self.source_rows(state, plan, state.source)
         except StateError as error:
             if error.place.startswith(state.place):
                 raise
             raise error.within(state.place) from error
 
-    def found(self, state: StateSpec, plan: RowPlan, source: Any) -> StateRows:
+    def source_rows(self, state: StateSpec, plan: RowPlan, source: Any) -> StateRows:
         """Return the rows of one source."""
         if isinstance(source, str) and source in self.named:
-            return self.found(state, plan, self.named[source])
+            return self.source_rows(state, plan, self.named[source])
         if isinstance(source, str | os.PathLike):
             return self.files(state, plan, {"path": os.fspath(source)})
         if isinstance(source, Mapping):
@@ -280,7 +280,9 @@ class _Bootstrap:
         if hasattr(source, "mapInArrow"):
             return self.frame(plan, source, "the DataFrame")
         if callable(source):
-            return self.found(state, plan, source(self.session(state, "a function as its source")))
+            return self.source_rows(
+                state, plan, source(self.session(state, "a function as its source"))
+            )
         self.refuse_expressions(state, "an Arrow table")
         if hasattr(source, "__arrow_c_stream__") and not isinstance(source, pa.Table):
             if any(used is source for used in self.used):

@@ -455,7 +455,7 @@ class _CopyPlan:
             if isinstance(handle, SegmentHandle)
             else replace(handle, size=need.end)
         )
-        opened = self._state.open(handle, whole=not need.is_log, shared=True)
+        opened = self._state.open(handle, complete=not need.is_log, shared=True)
         source = cast("FileSource", opened)  # only inlined state is another one
         if not need.is_whole:
             return source

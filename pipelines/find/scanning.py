@@ -497,7 +497,7 @@ def examine(
             if files.moved
             else RESTORABLE
         ),
-        problems=tuple(files.said()),
+        problems=tuple(files.messages()),
         more_problems=files.more_problems,
         kind=kind,
         format=format_name,
@@ -508,7 +508,7 @@ def examine(
         parallelism=max((each.parallelism for each in metadata.operators), default=0),
         operators=len(metadata.operators),
         files=len(files.needed),
-        named=files.found,
+        named=files.present,
     )
 
 
@@ -517,7 +517,7 @@ class _Files:
 
     Attributes:
         needed: The length of each file that handles name, by what they call it.
-        found: The paths of files that were found.
+        present: The paths of files that were found.
         problems: The first files that are missing or too short.
         more_problems: The number of others.
         moved: The number of files that are not where handles say.
@@ -530,7 +530,7 @@ class _Files:
         self.path = path
         self.paths = paths
         self.needed: dict[str, int] = {}
-        self.found: set[str] = set()
+        self.present: set[str] = set()
         self.problems: list[str] = []
         self.more_problems = 0
         self.moved = 0
@@ -566,7 +566,7 @@ class _Files:
             return
         for other in self.tree.by_name.get(name.rpartition("/")[2], ()):
             if self.tree.files[other].size >= length:
-                self.found.add(other)
+                self.present.add(other)
                 self._first_moved = self._first_moved if self.moved else (other, name)
                 self._moved_from.add(job_directory(name))
                 self.moved += 1
@@ -595,7 +595,7 @@ class _Files:
         else:
             self.problems.append(problem)
 
-    def said(self) -> Iterator[str]:
+    def messages(self) -> Iterator[str]:
         """Yield what is wrong, and what could not be looked up."""
         yield from self.problems
         yield from self.refused[:SHOWN_PROBLEMS]
@@ -642,7 +642,7 @@ class _Files:
 
     def _measure(self, path: str, length: int, *, is_log: bool) -> None:
         size = self.tree.files[path].size
-        self.found.add(path)
+        self.present.add(path)
         if size >= length:
             return
         try:

@@ -121,18 +121,19 @@ class ConnectionSettings:
             DeclarationError: A setting is not valid; the message has no secret.
         """
 
-        def said(name: str) -> str:
+        def variable(name: str) -> str:
             return environment.get(f"STATELAKE_FLINK{name}", "")
 
-        timeout = said("_TIMEOUT") or str(TIMEOUT_SECONDS)
+        timeout = variable("_TIMEOUT") or str(TIMEOUT_SECONDS)
         try:
             seconds = float(timeout)
         except ValueError as error:
             raise _wrong_variable("TIMEOUT", f"{timeout!r} is not a number of seconds") from error
         return cls(
-            url or said(""),
-            said("_USER"), said("_PASSWORD"), said("_TOKEN"), _headers(said("_HEADERS")),
-            said("_CA"), said("_CERT"), said("_KEY"), seconds,
+            url or variable(""),
+            variable("_USER"), variable("_PASSWORD"), variable("_TOKEN"),
+            _headers(variable("_HEADERS")), variable("_CA"), variable("_CERT"), variable("_KEY"),
+            seconds,
         )  # fmt: skip
 
     @staticmethod

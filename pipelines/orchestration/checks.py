@@ -15,9 +15,9 @@ from statelake.pipelines.orchestration.history import growth_of
 from statelake.pipelines.orchestration.jobs import DRILL, PROVE, SCRUB
 from statelake.pipelines.orchestration.live_job import (
     LiveJob,
+    flink_ui_link,
     live_job,
     path_map_words,
-    shown_in_flink,
 )
 from statelake.pipelines.orchestration.metadata import (
     faults_list,
@@ -162,7 +162,7 @@ def _restorable(
             "why not": printable(result.why),
             "sample": canary.sample or "100%",
             "left out": [printable(what) for what in result.left_out],
-            "Flink UI": shown_in_flink(url, result.flink_job),
+            "Flink UI": flink_ui_link(url, result.flink_job),
         }
         return result.restores, canary.severity, metadata
 
@@ -226,7 +226,7 @@ def rehearsed(
         "allowed": ", ".join(f"{name} {limit}" for name, limit in limits.items()) or "any",
         "newer ones that can't be restored": done.skipped,
         "why not": faults_list(faults),
-        "Flink UI": shown_in_flink(url, done.flink_job),
+        "Flink UI": flink_ui_link(url, done.flink_job),
     }
     return not faults, settings.severity if done.restores else "ERROR", metadata
 

@@ -3,7 +3,7 @@
 import dagster as dg
 
 from statelake.pipelines.live.live_rescaling import RESCALED
-from statelake.pipelines.orchestration.live_job import LostJob, live_job, shown_in_flink
+from statelake.pipelines.orchestration.live_job import LostJob, flink_ui_link, live_job
 from statelake.pipelines.orchestration.metadata import metadata_of, savepoint_metadata
 from statelake.pipelines.orchestration.savepoints import has_savepoint
 from statelake.pipelines.orchestration.settings import FlinkSettings
@@ -55,7 +55,7 @@ def report_lost_job(config: LostJob) -> None:
             "state": config.state,
             "root cause": config.reason,
             "last completed checkpoint": config.checkpoint or "unknown",
-            "Flink UI": shown_in_flink(config.url, config.flink_job),
+            "Flink UI": flink_ui_link(config.url, config.flink_job),
         },
         allow_retries=False,
     )
@@ -96,7 +96,7 @@ def savepoint_op(job: StateJob, flink: FlinkSettings) -> dg.OpDefinition:
             {
                 **savepoint_metadata(open_snapshot(live.locations.savepoint(name), partial=True)),
                 "on the cluster": printable(path),
-                "Flink UI": shown_in_flink(cluster.url, taken_of.id),
+                "Flink UI": flink_ui_link(cluster.url, taken_of.id),
             }
         )
         return name
@@ -125,7 +125,7 @@ def rescale_op(job: StateJob, flink: FlinkSettings) -> dg.OpDefinition:
                 roll_back=config.roll_back, take_over=config.take_over,
                 report=lambda step, phase: context.log.info("%s: %s", step, phase),
             )  # fmt: skip
-        flink_ui = shown_in_flink(cluster.url, result.flink_job)
+        flink_ui = flink_ui_link(cluster.url, result.flink_job)
         metadata = {**metadata_of(result), "Flink UI": flink_ui}
         if result.outcome != RESCALED:
             raise dg.Failure(

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from statelake.pipelines.live.canary import CanaryResult, DrillResult
 
 # a sensor has one minute for up to four calls
-LOOK_SECONDS = 6.0
-LOOK_RETRIES = 1
+STATUS_TIMEOUT_SECONDS = 6.0
+STATUS_RETRIES = 1
 UNFINISHED = [
     dg.DagsterRunStatus[status]
     for status in ("QUEUED", "NOT_STARTED", "STARTING", "STARTED", "CANCELING")
@@ -133,18 +133,18 @@ class LiveJob:
             )  # fmt: skip
             return result, cluster.url
 
-    def loss(self) -> LostJob | None:
+    def lost_job(self) -> LostJob | None:
         """Return a `LostJob` if the job does not run, or may not run; None if it runs.
 
         Raises:
             DeclarationError: No cluster is given, or its address is invalid.
         """
         connection = ConnectionSettings.from_environment(self.settings.url)
-        shorter = replace(connection, timeout=min(connection.timeout, LOOK_SECONDS))
+        shorter = replace(connection, timeout=min(connection.timeout, STATUS_TIMEOUT_SECONDS))
         with FlinkCluster(shorter) as cluster:
-            cluster.connection.retries = LOOK_RETRIES
+            cluster.connection.retries = STATUS_RETRIES
             try:
-                return _loss_on(cluster, self.name)
+                return _lost_job_on(cluster, self.name)
             except NotFoundError as error:
                 return LostJob(
                     state="UNKNOWN", reason=f"{error.problem}; {error.remedy}", url=cluster.url
@@ -171,12 +171,12 @@ def is_under_way(instance: dg.DagsterInstance, name: str) -> bool:
     return instance.get_runs_count(unfinished) > 0
 
 
-def shown_in_flink(url: str, job_id: str = "") -> dg.UrlMetadataValue:
+def flink_ui_link(url: str, job_id: str = "") -> dg.UrlMetadataValue:
     """Return a link to a job in Flink's UI, or to its overview."""
     return dg.MetadataValue.url(f"{url}/#/job/running/{job_id}/overview" if job_id else f"{url}/")
 
 
-def _loss_on(cluster: FlinkCluster, name: str) -> LostJob | None:
+def _lost_job_on(cluster: FlinkCluster, name: str) -> LostJob | None:
     if any(not job.ended and name in (job.id, job.name) for job in cluster.jobs()):
         return None  # another has that name during a canary
     job = cluster.find_job(name)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from statelake.pipelines.engine import spark_ui
-from statelake.pipelines.lake.catalog.unmanaged_state import KEYED, keyed_kept_as_bytes
+from statelake.pipelines.lake.catalog.unmanaged_state import KEYED, unmanaged_keyed_sizes
 from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.lake.tables.operator_tables import read_operator_rows
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, StateRecord
@@ -143,7 +143,7 @@ def tables_metadata(lake: Catalog, done: ImportResult) -> Metadata:
         "tables": dg.MetadataValue.md(markdown_table(columns, rows)),
         "preview": dg.MetadataValue.md(_preview(lake, record.operators)),
     }
-    sizes = keyed_kept_as_bytes(record).items()
+    sizes = unmanaged_keyed_sizes(record).items()
     if sizes:
         lines = [f"operator {label}: {bytes_text(size)}, without tables" for label, size in sizes]
         metadata[KEYED] = faults_list(lines)

@@ -27,7 +27,7 @@ class LoggedProgress:
         self.what = what
         self.of_bytes = of_bytes
         self.spark = ""  # the address of its UI, once it was logged
-        self.began = self.told = monotonic()
+        self.began = self.logged = monotonic()
 
     def __call__(self, done: int, total: int) -> None:
         """Log how far the work is, at most once in `SECONDS`."""
@@ -35,9 +35,9 @@ class LoggedProgress:
             self.spark = address
             self.log.info("%s: Spark shows its jobs at %s", self.what, address)
         now = monotonic()
-        if done < total and now - self.told < SECONDS:
+        if done < total and now - self.logged < SECONDS:
             return
-        self.told = now
+        self.logged = now
         line = f"{self.what}: {done / max(1, total):.0%}, {done:,} of {total:,} parts"
         if self.of_bytes:
             rate = done / max(now - self.began, 1e-3)

@@ -103,7 +103,7 @@ def _lost(job: StateJob, flink: FlinkSettings, target: AnyJob, rescale: str) -> 
         """Report once that the cluster does not run the job, or does not answer."""
         if is_under_way(context.instance, rescale):
             return dg.SkipReason("it is being rescaled")
-        loss = live_job(job, flink, context).loss()
+        loss = live_job(job, flink, context).lost_job()
         if loss is None:
             return dg.SensorResult(cursor=RUNS, skip_reason=RUNS)
         cursor = f"{loss.state} {loss.flink_job}".strip()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from statelake.pipelines.engine import Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
-from statelake.pipelines.lake.catalog.unmanaged_state import problems_kept_as_bytes
+from statelake.pipelines.lake.catalog.unmanaged_state import unmanaged_keyed_messages
 from statelake.pipelines.lake.keys.heavy_keys import weigh_recorded
 from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.lake.tables.records import SnapshotRecord
@@ -70,11 +70,11 @@ def savepoint_report(request: SavepointPage) -> Report:
     problems = snapshot.problems_of()
     for number, operator in enumerate(ordered[:DETAILED]):
         try:
-            reported[number], lost = _counted(operator, request.limit)
+            reported[number], lost = _describe_with_counts(operator, request.limit)
             problems += operator.problems_among(lost)
             keyed = reported[number].keyed_states
             problems += [each.problem for each in keyed if each.problem and each.name not in lost]
-            problems += reported[number].entries_lost
+            problems += reported[number].not_located
         except StateError as error:
             if not check:
                 raise
@@ -94,7 +94,7 @@ def savepoint_report(request: SavepointPage) -> Report:
     return Report(title, facts, tuple(reported), integrity, problems=listed)
 
 
-def _counted(
+def _describe_with_counts(
     operator: Operator, limit: int
 ) -> tuple[OperatorDescription, Mapping[str, StateError]]:
     """Return an operator with the counts and the heaviest keys of its state.
@@ -212,7 +212,7 @@ def lake_report(
         record.snapshot_id,
         grown,
         problem,
-        () if check else tuple(problems_kept_as_bytes(record)),
+        () if check else tuple(unmanaged_keyed_messages(record)),
     )
 
 

@@ -134,7 +134,7 @@ def changes_between(
             yield key, new.get(key)
     files = (None if before is None else before.keyed(), after.keyed())
     old_count = new_count = 0
-    for key_groups in _compared_together(files):
+    for key_groups in _ranges_to_compare(files):
         old_pairs, new_pairs = (_pairs(file, key_groups) for file in files)
         old_count, new_count = old_count + len(old_pairs), new_count + len(new_pairs)
         yield from _changes(old_pairs, new_pairs)
@@ -142,7 +142,7 @@ def changes_between(
         yield COUNT, new_count.to_bytes(COUNT_BYTES, "big")
 
 
-def _compared_together(files: Iterable[HeadedFile | None]) -> Iterator[KeyGroupRange]:
+def _ranges_to_compare(files: Iterable[HeadedFile | None]) -> Iterator[KeyGroupRange]:
     """Yield ranges of key groups to compare together, by their bytes in all files."""
     sizes: dict[int, int] = {}
     for file in files:

@@ -67,7 +67,7 @@ def delta_jars() -> list[str]:
 
 
 def resolve_jars(
-    name: str, whole: Iterable[str] = (), alone: Iterable[str] = (), *, digest: str = ""
+    name: str, with_others: Iterable[str] = (), alone: Iterable[str] = (), *, digest: str = ""
 ) -> Path:
     """Return a directory of JARs by their Maven coordinates, downloaded at the first call.
 
@@ -76,7 +76,7 @@ def resolve_jars(
 
     Args:
         name: The name of the JARs' directory below the cache.
-        whole: `organisation:name:version` of JARs with all their dependencies.
+        with_others: `organisation:name:version` of JARs with all their dependencies.
         alone: Coordinates of JARs without their dependencies.
         digest: SHA-256 of the list that `sha256sum *.jar` prints; empty if it is not known.
 
@@ -93,7 +93,7 @@ def resolve_jars(
     with FileLock(cache_directory() / "ivy.lock"):
         if not target.is_dir():
             with tempfile.TemporaryDirectory(dir=target.parent, suffix=".part") as part:
-                modules = list(whole)
+                modules = list(with_others)
                 _retrieve(_ivy_module(modules, alone), Path(part), with_poms=bool(modules))
                 if digest:
                     _check_digest(Path(part) / "jars", digest, target)

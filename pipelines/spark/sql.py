@@ -160,4 +160,4 @@ def read_sql(
         names.reading.check()  # of two tables, one may have been read before an erasure
         return rows
 
-    return names.reading.whole(read_whole) if reads else run()
+    return names.reading.at_once(read_whole) if reads else run()

@@ -31,15 +31,15 @@ from statelake.state_core.errors import (
     NotFoundError,
 )
 from statelake.state_core.formats.reader import open_snapshot
+from statelake.state_core.plans.handling import Handling, flink_handling
 from statelake.state_core.plans.matches import Fate
 from statelake.state_core.plans.matching import match_plans
 from statelake.state_core.plans.plan import read_plan
 from statelake.state_core.plans.states import NodeStates
-from statelake.state_core.plans.unaided import Unaided, flink_unaided
 from statelake.state_core.printable import Printed, Table
 
-NOT_KNOWN = Unaided("")
-OTHER_IDS = Unaided("refuses: cannot map it; with --allowNonRestoredState begins empty")
+NOT_KNOWN = Handling("")
+OTHER_IDS = Handling("refuses: cannot map it; with --allowNonRestoredState begins empty")
 PARTLY, FILTER, LOST = "partly", "filter", "lost="
 MOST_TITLE = 100
 
@@ -202,7 +202,7 @@ class SqlChange:
         operators = [
             OperatorUpgrade(
                 each, {each.old.node.label: Identity("")} if each.old is not None else {},
-                fate=each.fate, why=each.why,
+                fate=each.fate, reasons=each.why,
             )
             for each in match.operators
         ]  # fmt: skip
@@ -262,11 +262,11 @@ def verdicts_of(plan: SqlUpgradePlan, *, no_uids: NoUids = False) -> list[Operat
     """Return the verdict on each operator, as people read it; without those that have no state."""
     # without uids Flink goes by the topology, of which the nodes' numbers say nothing
     if no_uids:
-        unaided = [OTHER_IDS if no_uids == OLD else NOT_KNOWN] * len(plan.operators)
+        handlings = [OTHER_IDS if no_uids == OLD else NOT_KNOWN] * len(plan.operators)
     else:
-        unaided = flink_unaided(plan.plans)
+        handlings = flink_handling(plan.plans)
     verdicts = []
-    for each, flink in zip(plan.operators, unaided, strict=True):
+    for each, flink in zip(plan.operators, handlings, strict=True):
         match = each.match
         if match.old is None and match.new is not None and not _has_state(match.new):
             continue
@@ -281,14 +281,14 @@ def verdicts_of(plan: SqlUpgradePlan, *, no_uids: NoUids = False) -> list[Operat
             OperatorVerdict(
                 node.label, _short(node.title),
                 match.old.node.label if match.old is not None and match.new is not None else "",
-                each.worst.value, each.entries, list(each.why),
+                each.worst.value, each.entries, list(each.reasons),
                 [
                     ColumnVerdict(column.column.name, column.fate.value, column.why)
                     for column in match.column_matches
                     if not column.column.is_view
                 ],
                 sorted({column.name for state in match.states for column in state.left_out}),
-                flink.says,
+                flink.text,
                 flink_wrong=flink.wrong,
             )
         )  # fmt: skip
@@ -297,7 +297,7 @@ def verdicts_of(plan: SqlUpgradePlan, *, no_uids: NoUids = False) -> list[Operat
 
 def _misses(upgrade: OperatorUpgrade) -> bool:
     """Return whether an operator is new, below one that goes on."""
-    return upgrade.match.old is None and bool(upgrade.why)
+    return upgrade.match.old is None and bool(upgrade.reasons)
 
 
 def _has_state(states: NodeStates) -> bool:

@@ -177,7 +177,7 @@ class Tools:
     @offers(Selection, "state")
     def inspect(self, snapshot: str, job: str = "", **words: Any) -> Any:
         """Show what a snapshot holds: operators, states, types, entries, bytes, skew."""
-        contents, operator = self.source.held(Name(job, snapshot)), words["operator"]
+        contents, operator = self.source.contents(Name(job, snapshot)), words["operator"]
         operators = []
         for each in contents.operators:
             if not operator or operator in (each.label, each.operator_id):

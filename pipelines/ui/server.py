@@ -136,7 +136,7 @@ class Site:
     def snapshot(self, words: Words) -> Response:
         """Answer with the contents of a snapshot."""
         name, parallelism = _name(words), _number(words.get("parallelism", ""))
-        contents, beside = self.source.held(name), self.source.beside(name)
+        contents, beside = self.source.contents(name), self.source.beside(name)
         return self._page(
             pages.title_of(name),
             *pages.snapshot(name, contents, beside, values=self.values, parallelism=parallelism),

@@ -24,7 +24,7 @@ import statelake as sl
 from statelake.pipelines.api import Lake, LakeSnapshot
 from statelake.pipelines.find.growth import Growth
 from statelake.pipelines.find.scanning import FoundSnapshot
-from statelake.pipelines.keys import KeyRows, as_far_as_found, key_table, rows_of_key
+from statelake.pipelines.keys import KeyRows, key_table, rows_of_key, with_lost_errors
 from statelake.pipelines.lake.erase.audit_records import AuditRecord, broken_record
 from statelake.pipelines.lake.erase.planning import ErasurePlan
 from statelake.pipelines.lake.keys.key_history import KeyHistory
@@ -364,7 +364,7 @@ class Source:
 
     # ----------------------------------------------------------------------------- what one holds
 
-    def held(self, name: Name) -> SnapshotContents:
+    def contents(self, name: Name) -> SnapshotContents:
         """Return what a snapshot holds, as `statelake inspect` counts it.
 
         Raises:
@@ -428,7 +428,7 @@ class Source:
         snapshot = self.opened(name, partial=True)
         problems += snapshot.problems_of(**selected, keyed=True)
         parts = rows_of_key(snapshot, text, **selected)
-        return [as_far_as_found(rows, lambda error: self._tell(error, problems)) for rows in parts]
+        return [with_lost_errors(rows, lambda error: self._tell(error, problems)) for rows in parts]
 
     def _tell(self, error: StateError, problems: list[str]) -> None:
         problems.append(str(error if self.options.values else without_values(error)))

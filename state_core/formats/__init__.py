@@ -12,7 +12,7 @@
 `key_weights`       the heaviest keys
 `description`       what a snapshot holds, as one value that every face prints; `describing` counts
 `expiring`          what of its state has expired
-`whole_rows`        what is printed of values that no column holds
+`printed_rows`        what is printed of values that no column holds
 `contents`          what texts and bytes hold, as users say
 `reader`            `open_snapshot`, the entry point of reading, and the `Snapshot` of users
 ==================  ================================================================

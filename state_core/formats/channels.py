@@ -132,7 +132,7 @@ class ChannelElements:
         ends_one: The number of bytes at the beginning that complete a record whose first part its
             receiver has.
         begins_one: The number of bytes at the end of a record whose rest its sender has.
-        whole: Whether its elements can be separated.
+        separable: Whether its elements can be separated.
         data: The bytes, including the receiver's part of the first record.
         starts: The offset of each element's tag in them, and the end.
         tags: The tag of each element.
@@ -144,7 +144,7 @@ class ChannelElements:
     size: int
     ends_one: int
     begins_one: int
-    whole: bool
+    separable: bool
     data: npt.NDArray[np.uint8] = field(repr=False)
     starts: npt.NDArray[np.int64] = field(repr=False)
     tags: npt.NDArray[np.uint8] = field(repr=False)
@@ -152,12 +152,12 @@ class ChannelElements:
     @property
     def records(self) -> int | None:
         """Return the number of records; None if the elements can't be separated."""
-        return int(np.count_nonzero(self.tags <= RECORDS)) if self.whole else None
+        return int(np.count_nonzero(self.tags <= RECORDS)) if self.separable else None
 
     @property
     def others(self) -> int | None:
         """Number of other elements, such as watermarks; None if they can't be separated."""
-        return int(np.count_nonzero(self.tags > RECORDS)) if self.whole else None
+        return int(np.count_nonzero(self.tags > RECORDS)) if self.separable else None
 
     def decode(self, value: TypeSerializer | None = None) -> pa.RecordBatch:
         """Return the elements as columns: `element`, `timestamp`, `value`, `raw_value`.
@@ -453,7 +453,7 @@ class InFlight:
             self.size + elements.size,
             self.records + (elements.records or 0),
             self.others + (elements.others or 0),
-            self.unknown + (not elements.whole),
+            self.unknown + (not elements.separable),
         )
 
     @property

@@ -235,7 +235,7 @@ def _totals(
     Of other states it returns the reasons why they can't be read, and why their entries can't be
     located.
     """
-    lost = next((each.problem for each in operator.unread if each.is_keyed and each.whole), "")
+    lost = next((each.problem for each in operator.unread if each.is_keyed and each.complete), "")
     if lost:
         return {}, {state.name: lost for state in operator.keyed_states}, {}
     if not counted or not operator.keyed_files:

@@ -360,7 +360,7 @@ class OperatorDescription:
         return tuple(dict.fromkeys([*(each.problem for each in self.unread), *of_states]))
 
     @property
-    def entries_lost(self) -> list[str]:
+    def not_located(self) -> list[str]:
         """Of which states not all entries are found, and why."""
         return lost_entries(
             self.label, {state.name: state.uncounted for state in self.states if state.uncounted}
@@ -681,7 +681,7 @@ class SnapshotDescription(Printed):
     def problems(self) -> tuple[str, ...]:
         """Return the reasons why not all of it can be read; empty if it can be, or was not read."""
         return tuple(
-            problem for each in self.operators for problem in (*each.problems, *each.entries_lost)
+            problem for each in self.operators for problem in (*each.problems, *each.not_located)
         )
 
     @property
@@ -771,7 +771,7 @@ class SnapshotDescription(Printed):
         rows = [
             (
                 brief(operator.label), str(each.subtask),
-                each.what if each.whole else f"a part of {each.what}",
+                each.what if each.complete else f"a part of {each.what}",
                 brief(", ".join(each.states)), each.handle, f"{len(each.files):,}",
                 bytes_text(sum(each.files.values())), brief(why, LONGEST),
             )

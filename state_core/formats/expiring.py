@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from statelake.state_core.errors import NotFoundError, OversizedError, StateError, did_you_mean
 from statelake.state_core.formats.key_weights import StateWeights
-from statelake.state_core.formats.whole_rows import whole_column
+from statelake.state_core.formats.printed_rows import printed_column
 from statelake.state_core.model.snapshot import KeyedState, Snapshot
 
 EVERY = ""  # names all states in `ttl`
@@ -179,7 +179,7 @@ def _keys(state: KeyedState, until: int, limit: int) -> Iterator[Any]:
         rows = np.unique(owners[gone])
         for start in range(0, len(rows), limit):
             some = batch.take(pa.array(rows[start : start + limit]))
-            for key in whole_column(state.layout, some, "key", "raw_key"):
+            for key in printed_column(state.layout, some, "key", "raw_key"):
                 if repr(key) not in yielded:
                     yielded.add(repr(key))
                     yield key

@@ -28,7 +28,7 @@ from statelake.state_core.formats.layout.keyed_layout import (
     KeyedLayout,
 )
 from statelake.state_core.formats.layout.keys import keys_of, namespaced_keys_of
-from statelake.state_core.formats.whole_rows import whole_column, whole_keys
+from statelake.state_core.formats.printed_rows import printed_column, printed_keys
 from statelake.state_core.model.entries import Entries, KeyedFile, entries_of_state, plan_slices
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Operator, StateKind
@@ -219,7 +219,9 @@ class StateWeights:
         )  # fmt: skip
         layout = replace(self.layout, kind=StateKind.VALUE, user_key=None)
         rows = layout.decode(entries, [KEY, NAMESPACE, RAW_KEY])
-        typed, namespaces = (whole_column(layout, rows, name, RAW_KEY) for name in (KEY, NAMESPACE))
+        typed, namespaces = (
+            printed_column(layout, rows, name, RAW_KEY) for name in (KEY, NAMESPACE)
+        )
         return typed, namespaces
 
 
@@ -345,7 +347,7 @@ def _one_chunk(keys: pa.ChunkedArray) -> pa.LargeBinaryArray:
 def _heavy_keys(layout: KeyedLayout, best: pa.Table) -> list[HeavyKey]:
     if not len(best):
         return []
-    keys = whole_keys(layout, _one_chunk(best.column(KEY)))
+    keys = printed_keys(layout, _one_chunk(best.column(KEY)))
     return [HeavyKey(*row) for row in zip(keys, *_numbers(best), strict=True)]
 
 

@@ -28,7 +28,7 @@ from statelake.state_core.formats.contradictions import (
     label_of,
 )
 from statelake.state_core.formats.keyed.keyed_files import (
-    Partial,
+    PartialOpening,
     Siblings,
     is_timers,
     merge_states,
@@ -674,7 +674,7 @@ def _readable_files(
     ):
         if handle is None:
             continue
-        opening = Partial()
+        opening = PartialOpening()
         try:
             file: KeyedFile | None
             if handle is subtask.managed_keyed:
@@ -699,7 +699,7 @@ def _readable_files(
         opened.append(file)
         if opening.missing:
             missing = opening.missing[0]
-            unread.append(Unread.of(label, index, what, handle, missing, whole=False))
+            unread.append(Unread.of(label, index, what, handle, missing, complete=False))
     return opened
 
 

@@ -109,15 +109,15 @@ class Examined:
 
     directory: Directory
     files: StateFiles
-    found: Findings = field(default_factory=Findings)
+    findings: Findings = field(default_factory=Findings)
     metadata: CheckpointMetadata | None = None
     operators: list[OperatorExamined] = field(default_factory=list)
-    channels_whole: bool = True
+    channels_sound: bool = True
 
     @property
     def report(self) -> IntegrityReport:
         """Return the report of the check."""
-        findings = self.found
+        findings = self.findings
         return IntegrityReport(
             self.directory.uri, tuple(findings.faults), tuple(findings.unchecked), findings.checked
         )
@@ -125,7 +125,7 @@ class Examined:
     @property
     def losses(self) -> list[Loss]:
         """Return the parts that a salvage loses."""
-        return self.found.losses
+        return self.findings.losses
 
 
 def check_snapshot(
@@ -148,10 +148,12 @@ def check_snapshot(
     Raises:
         NotASnapshotError: The location has no `_metadata`.
     """
-    return look(savepoint, allow_external, uids, threads=threads, progress=progress).report
+    return check_and_keep(
+        savepoint, allow_external, uids, threads=threads, progress=progress
+    ).report
 
 
-def look(
+def check_and_keep(
     location: str | os.PathLike[str],
     allow_external: Iterable[str] = (),
     uids: Iterable[str] = (),
@@ -172,7 +174,7 @@ def look(
     """
     directory = snapshot_directory(location)
     examined = Examined(directory, StateFiles(directory, tuple(allow_external)))
-    findings = examined.found
+    findings = examined.findings
     path = examined.files.metadata_path
     try:
         metadata = read_metadata(examined.files.metadata(), path)
@@ -187,7 +189,7 @@ def look(
         label = label_of(state, uid_of)
         examined.operators.append(open_operator(state, label, examined.files, findings))
     labels = {operator.state.operator_id: operator.label for operator in examined.operators}
-    examined.channels_whole = examine_channels(metadata, labels, examined.files, findings)
+    examined.channels_sound = examine_channels(metadata, labels, examined.files, findings)
     _read_entries(examined, threads or os.cpu_count() or 1, progress, keeper)
     findings.checked.files = len(set(map(_named, streams_of(metadata))))
     return examined
@@ -247,14 +249,14 @@ def _read_entries(
         for done, findings in enumerate(pool.map(run, jobs)):
             if done in timers:
                 _note_timers(timers[done], jobs[done][0], findings)
-            examined.found.add(findings)
+            examined.findings.add(findings)
             if progress is not None:
                 progress(done + 1, len(jobs))
-    blamed = {(fault.where.operator, fault.where.subtask) for fault in examined.found.faults}
+    blamed = {(fault.where.operator, fault.where.subtask) for fault in examined.findings.faults}
     for source in {id(job[0]): job[0] for job in jobs}.values():
         where = source.where
         if source.suspect is not None and (where.operator, where.subtask) not in blamed:
-            examined.found.fault(FaultKind.FILE, where, source.suspect)
+            examined.findings.fault(FaultKind.FILE, where, source.suspect)
 
 
 def _note_timers(operator: OperatorExamined, source: KeyedSource, findings: Findings) -> None:
@@ -306,7 +308,7 @@ def examine_channels(
         return False
     for elements in read_channels(channels):
         where = Place(elements.channel.operator)
-        if elements.whole:
+        if elements.separable:
             findings.skip(where, "values of records in flight, whose type snapshots do not have")
         else:
             findings.skip(where, "records in flight that can't be separated")

@@ -14,10 +14,10 @@ from statelake.state_core.errors import StateError, UnreachableFileError
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.printable import JsonFields, bytes_text
 
-Said = TypeVar("Said")
+Value = TypeVar("Value")
 
 
-def what_most_say(values: Iterable[Said]) -> Said:
+def most_frequent(values: Iterable[Value]) -> Value:
     """Return the most frequent value; of several, the first."""
     listed = list(values)
     return max(listed, key=listed.count)

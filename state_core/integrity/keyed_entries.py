@@ -130,9 +130,9 @@ class _Bad:
 class _Pass:
     """A pass over some key groups."""
 
-    def __init__(self, source: KeyedSource, found: Findings, keeper: Keeper | None) -> None:
+    def __init__(self, source: KeyedSource, findings: Findings, keeper: Keeper | None) -> None:
         self.source = source
-        self.found = found
+        self.findings = findings
         self.keeper = keeper
         self.bad: dict[tuple[int, int, FaultKind, str], _Bad] = {}
         self.passed = 0
@@ -148,7 +148,7 @@ class _Pass:
             mine = entries.of_state(state)
             layout = self.source.layouts[state]
             sound = mine if layout is None else self._sound(state, layout, mine)
-            self.found.checked.entries += len(sound)
+            self.findings.checked.entries += len(sound)
             if self.keeper is not None and len(sound):
                 self.keeper.keep(sound)
 
@@ -158,8 +158,8 @@ class _Pass:
             name = self.source.header.states[state].name
             groups = KeyGroupRange(group, group)
             where = replace(self.source.where, state=name, key_groups=groups)
-            self.found.fault(kind, where, bad.error, bad.entries)
-            self.found.lose(where, bad.error.problem, entries=bad.entries, size=bad.size)
+            self.findings.fault(kind, where, bad.error, bad.entries)
+            self.findings.lose(where, bad.error.problem, entries=bad.entries, size=bad.size)
 
     def _sound(self, state: int, layout: KeyedLayout, entries: Entries) -> Entries:
         """Return the sound entries of one state."""
@@ -170,7 +170,7 @@ class _Pass:
             try:
                 wrong = self._check(state, layout, entries.take(slice(low, high)))
             except UnsupportedFormatError as error:
-                self.found.skip(self._where(state), error.problem)
+                self.findings.skip(self._where(state), error.problem)
                 continue
             except StateError as error:
                 if high - low > 1:
@@ -201,9 +201,9 @@ class _Pass:
         unread = [part for part in (stored, layout.value) if isinstance(part, OpaqueSerializer)]
         if unread:
             what = f"values of {unread[-1].name}, which are not decoded"
-            self.found.skip(self._where(state), what)
+            self.findings.skip(self._where(state), what)
         elif stored is not None:
-            self.found.checked.values += len(entries)
+            self.findings.checked.values += len(entries)
         return wrong
 
     def _misplaced(
@@ -216,9 +216,9 @@ class _Pass:
             )
         except KeyGroupError as error:
             self.unhashed.add(state)
-            self.found.skip(self._where(state), f"the key groups of its keys: {error.problem}")
+            self.findings.skip(self._where(state), f"the key groups of its keys: {error.problem}")
             return []
-        self.found.checked.hashed += len(batch)
+        self.findings.checked.hashed += len(batch)
         groups = fixed_values(batch.column("key_group"), np.int32)
         keys = batch.column("key")
         return [

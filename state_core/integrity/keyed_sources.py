@@ -19,18 +19,18 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.files.filesystem import ByteSource
 from statelake.state_core.formats.keyed.headed_file import (
-    Head,
+    FileHeader,
     HeadedFile,
     KeyGroupSpan,
     SpannedFile,
 )
 from statelake.state_core.formats.keyed.heap.heap_native import HeapKeyedFile
 from statelake.state_core.formats.keyed.keyed_files import (
-    Opening,
+    OpeningSteps,
     Siblings,
-    all_in_base,
     begins_with_number,
     is_unified_group,
+    only_materialized,
     open_keyed,
     open_raw_timers,
 )
@@ -149,7 +149,7 @@ def open_source(
     handle: KeyedHandle, siblings: Siblings, where: Place, findings: Findings
 ) -> KeyedSource | UnknownSource | None:
     """Open one keyed handle; return None if it is unreadable or has no data."""
-    base = all_in_base(handle) if isinstance(handle, ChangelogHandle) else handle
+    base = only_materialized(handle) if isinstance(handle, ChangelogHandle) else handle
     if base is None:
         return _open_changelog(handle, siblings, where, findings)
     if not isinstance(base, KeyGroupsHandle | IncrementalHandle):
@@ -250,7 +250,7 @@ def open_stream_of(
     except StateError as error:
         findings.fault(FaultKind.FILE, where, error)
     try:
-        return files.open(stream, whole=False)
+        return files.open(stream, complete=False)
     except StateError:
         return None
 
@@ -301,20 +301,20 @@ def _open_changelog(
     return KeyedSource(where, file.key_groups, file, spans, lengths, faulty)
 
 
-class _Noting(Opening):
+class _Noting(OpeningSteps):
     """The steps of opening a file that note faults, and go on with what is left.
 
     Args:
         handle: The handle.
         max_parallelism: The number of key groups.
         where: The place of the findings.
-        found: Collects the findings.
+        findings: Collects the findings.
     """
 
     def __init__(
-        self, handle: KeyedHandle, max_parallelism: int, where: Place, found: Findings
+        self, handle: KeyedHandle, max_parallelism: int, where: Place, findings: Findings
     ) -> None:
-        self.handle, self.where, self.found = handle, where, found
+        self.handle, self.where, self.findings = handle, where, findings
         self.within = handle.key_groups.intersection(KeyGroupRange(0, max_parallelism - 1))
         self.name = ""  # of the file with the header
         self.unknown = False  # whether its types are, and it is whole
@@ -322,13 +322,15 @@ class _Noting(Opening):
 
     def lose(self, why: str) -> None:
         """Note that nothing of the handle can be read."""
-        _lose_all(self.handle, self.where, self.found, why)
+        _lose_all(self.handle, self.where, self.findings, why)
 
     def stream(self, stream: StreamHandle, files: StateFiles, *, part: bool) -> ByteSource | None:
         """Open the bytes of a handle, as far as they exist."""
-        return open_stream_of(stream, files, self.where, self.found, part=part)
+        return open_stream_of(stream, files, self.where, self.findings, part=part)
 
-    def head(self, source: ByteSource | None, end: int | None, files: StateFiles) -> Head | None:
+    def head(
+        self, source: ByteSource | None, end: int | None, files: StateFiles
+    ) -> FileHeader | None:
         """Read the head of a file; None if that is impossible."""
         if source is None:
             meta = "meta " if isinstance(self.handle, IncrementalHandle) else ""
@@ -339,12 +341,12 @@ class _Noting(Opening):
             return super().head(source, end, files)
         except UnknownSerializerError as error:
             remedy = f"; {error.remedy}" if error.remedy else ""
-            self.found.skip(self.where, f"{error.problem}{remedy}", unread=True)
+            self.findings.skip(self.where, f"{error.problem}{remedy}", unread=True)
             self.unknown = self._is_whole(source)
             if not self.unknown:
                 self.lose(error.problem)
         except StateError as error:
-            self.found.fault(FaultKind.HEADER, self.where, error)
+            self.findings.fault(FaultKind.HEADER, self.where, error)
             self.lose(error.problem)
         return None
 
@@ -396,6 +398,6 @@ class _Noting(Opening):
                 place=source.name,
                 remedy="`_metadata` and this file do not belong together, or one is damaged",
             )
-            self.found.fault(FaultKind.RANGE, place, error)
-            self.found.lose(place, problem, size=self.lengths.get(group))
+            self.findings.fault(FaultKind.RANGE, place, error)
+            self.findings.lose(place, problem, size=self.lengths.get(group))
         return [span for span in spans if span.group in self.within]

@@ -29,7 +29,7 @@ from statelake.state_core.formats.operator_state.operator_states import (
     OperatorLayout,
     operator_layout,
 )
-from statelake.state_core.integrity.findings import FaultKind, Findings, Place, what_most_say
+from statelake.state_core.integrity.findings import FaultKind, Findings, Place, most_frequent
 from statelake.state_core.integrity.keyed_sources import open_stream_of
 from statelake.state_core.model.handles import OperatorHandle, PartitionOffsets
 from statelake.state_core.serializers.framework.columns import Cursor
@@ -100,14 +100,14 @@ class _Taken:
     """A file, split into elements."""
 
     def __init__(
-        self, part: OperatorPart, source: ByteSource, where: Place, found: Findings
+        self, part: OperatorPart, source: ByteSource, where: Place, findings: Findings
     ) -> None:
         assert part.header is not None  # noqa: S101 - by the caller
         self.part = part
         self.header = part.header
         self.source = source
         self.where = where
-        self.found = found
+        self.findings = findings
         self.begin = self.header.size + (len(IDENTIFIER) if self.header.compressed else 0)
 
     def run(self) -> None:
@@ -167,7 +167,7 @@ class _Taken:
             try:
                 pieces.append((at, _decompressed(self.source, at, end)))
             except StateError as error:
-                self.found.fault(
+                self.findings.fault(
                     FaultKind.OPERATOR_STATE, replace(self.where, state=name), error, 1
                 )
                 self._lose(name, error.problem, 1)
@@ -180,7 +180,7 @@ class _Taken:
                 layout = operator_layout(info)
         except StateError as error:
             fault = CorruptSnapshotError(error.problem, place=self.source.name, remedy=error.remedy)
-            self.found.fault(FaultKind.HEADER, replace(self.where, state=info.name), fault)
+            self.findings.fault(FaultKind.HEADER, replace(self.where, state=info.name), fault)
             self.part.faulty.add(info.name)
             self._lose(info.name, error.problem, len(pieces))
             return
@@ -190,7 +190,7 @@ class _Taken:
             self._fault(info.name, f"{mode.name} in `_metadata`, and {declared} in its file")
         if isinstance(layout.value, OpaqueSerializer):
             place = Place(self.where.operator, None, info.name)
-            self.found.skip(place, f"elements of {layout.value.name}, which are not decoded")
+            self.findings.skip(place, f"elements of {layout.value.name}, which are not decoded")
         elements = self.part.elements.setdefault(info.name, [])
         pending = [(0, len(pieces))] if pieces else []
         while pending:
@@ -203,11 +203,11 @@ class _Taken:
                     pending += [(middle, high), (low, middle)]
                     continue
                 where = replace(self.where, state=info.name)
-                self.found.fault(FaultKind.OPERATOR_STATE, where, error, 1)
+                self.findings.fault(FaultKind.OPERATOR_STATE, where, error, 1)
                 self._lose(info.name, error.problem, 1, len(pieces[low][1]))
                 continue
             elements += [data for _, data in pieces[low:high]]
-        self.found.checked.elements += len(elements)
+        self.findings.checked.elements += len(elements)
 
     def _decode(
         self, info: StateMetaInfo, layout: OperatorLayout, pieces: list[tuple[int, bytes]]
@@ -239,10 +239,10 @@ class _Taken:
             place=place,
             remedy="`_metadata` and this file do not belong together, or one is damaged",
         )
-        self.found.fault(FaultKind.OPERATOR_STATE, replace(self.where, state=name), error)
+        self.findings.fault(FaultKind.OPERATOR_STATE, replace(self.where, state=name), error)
 
     def _lose(self, name: str, why: str, entries: int, size: int | None = None) -> None:
-        self.found.lose(replace(self.where, state=name), why, entries=entries, size=size)
+        self.findings.lose(replace(self.where, state=name), why, entries=entries, size=size)
 
 
 def _decompressed(source: ByteSource, start: int, end: int) -> bytes:
@@ -287,7 +287,7 @@ def _compare_types(parts: list[OperatorPart], label: str, findings: Findings) ->
         {} if part.header is None else _encoded(part.header, without=part.faulty) for part in parts
     ]
     for name in {name: None for by_name in types for name in by_name}:
-        right = what_most_say(by_name[name] for by_name in types if name in by_name)
+        right = most_frequent(by_name[name] for by_name in types if name in by_name)
         for part, by_name in zip(parts, types, strict=True):
             if by_name.get(name, right) == right:
                 continue
@@ -307,7 +307,7 @@ def _compare_copies(parts: list[OperatorPart], label: str, findings: Findings) -
     names = {name: None for part in parts for name in part.copies}
     for name in names:
         copies = {part.subtask: part.copies[name] for part in parts if name in part.copies}
-        right = what_most_say(copies.values())
+        right = most_frequent(copies.values())
         for subtask, copy in copies.items():
             if copy == right:
                 continue

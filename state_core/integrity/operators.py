@@ -9,7 +9,7 @@ from statelake.state_core.formats.contradictions import find_timers_twice
 from statelake.state_core.formats.keyed.keyed_files import Siblings, is_timers
 from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata, SubtaskState
 from statelake.state_core.formats.metadata.state_files import StateFiles
-from statelake.state_core.integrity.findings import FaultKind, Findings, Place, what_most_say
+from statelake.state_core.integrity.findings import FaultKind, Findings, Place, most_frequent
 from statelake.state_core.integrity.keyed_entries import Keeper
 from statelake.state_core.integrity.keyed_sources import (
     KeyedSource,
@@ -176,7 +176,7 @@ def _check_types(operator: OperatorExamined, findings: Findings) -> None:
     names = {name: None for source in operator.keyed.values() for name in source.states}
     for name in names:
         types = {i: part.states[name] for i, part in operator.keyed.items() if name in part.states}
-        right = what_most_say(types.values())
+        right = most_frequent(types.values())
         for index, state in types.items():
             if state == right:
                 continue

@@ -27,7 +27,7 @@ from statelake.state_core.integrity.checking import (
     Examined,
     IntegrityReport,
     Progress,
-    look,
+    check_and_keep,
 )
 from statelake.state_core.integrity.findings import Findings, Loss, Place
 from statelake.state_core.integrity.keyed_sources import KeyedSource
@@ -116,7 +116,7 @@ def salvage_snapshot(
         return EntrySpill(target.directory, prefix_bytes(source.max_parallelism))
 
     try:
-        examined = look(
+        examined = check_and_keep(
             savepoint, allow_external, uids, threads=threads, progress=progress, keeper=keeper
         )
         if examined.metadata is None:
@@ -140,7 +140,7 @@ class _Salvage:
     def __init__(self, examined: Examined, target: SavepointDirectory) -> None:
         self.examined = examined
         self.target = target
-        self.found: Findings = examined.found
+        self.findings: Findings = examined.findings
         self.entries = self.elements = 0
         self.copied: dict[StreamHandle, StreamHandle] = {}
 
@@ -151,11 +151,11 @@ class _Salvage:
         for operator in self.examined.operators:
             uid = operator.state.uid or operator.state.operator_id
             if operator.broken:
-                self.found.lose(Place(operator.label), operator.broken)
+                self.findings.lose(Place(operator.label), operator.broken)
             elif operator.state.operator_id in salvaged:
-                self.found.lose(Place(operator.label), "another operator has its id")
+                self.findings.lose(Place(operator.label), "another operator has its id")
             elif uid in uids:
-                self.found.lose(Place(operator.label), "another operator has its uid")
+                self.findings.lose(Place(operator.label), "another operator has its uid")
             else:
                 salvaged[operator.state.operator_id] = self._operator(operator)
                 uids.add(uid)
@@ -170,12 +170,12 @@ class _Salvage:
             index: self._carried(Place(operator.label, index), subtask, raw.get(index))
             for index, subtask in operator.state.subtasks.items()
         }
-        keyed, entries = salvage_keyed(operator, self.target, self.found)
+        keyed, entries = salvage_keyed(operator, self.target, self.findings)
         for index, handle in keyed.items():
             subtask = subtasks.setdefault(index, SubtaskState())
             # state of its key groups in another subtask's handle counts, too
             subtask.managed_keyed, subtask.finished = handle, False
-        handles, elements = salvage_operator_states(operator, self.target, self.found)
+        handles, elements = salvage_operator_states(operator, self.target, self.findings)
         for index, operator_handle in handles.items():
             subtasks.setdefault(index, SubtaskState()).managed_operator = operator_handle
         for index, handle in self._unknown(operator, keyed).items():
@@ -201,7 +201,7 @@ class _Salvage:
             return operator.unknown
         for index, handle in operator.unknown.items():
             where = Place(operator.label, index, "", handle.key_groups)
-            self.found.lose(where, f"its types are not known, and {wrong.error.problem}")
+            self.findings.lose(where, f"its types are not known, and {wrong.error.problem}")
         return {}
 
     def _raw_keyed(self, operator: OperatorExamined) -> dict[int, KeyedHandle]:
@@ -218,7 +218,9 @@ class _Salvage:
             if not wrong:
                 return kept
             for index, error in wrong.items():
-                self.found.lose(Place(operator.label, index), f"raw keyed state: {error.problem}")
+                self.findings.lose(
+                    Place(operator.label, index), f"raw keyed state: {error.problem}"
+                )
                 if index is not None:
                     del kept[index]
 
@@ -235,8 +237,8 @@ class _Salvage:
             stream = self._copy(raw_keyed.stream)
             carried.raw_keyed = replace(raw_keyed, stream=stream) if stream else None
         elif raw_keyed is not None:
-            self.found.lose(where, f"raw keyed state in a {type(raw_keyed).__name__}")
-        if self.examined.channels_whole:
+            self.findings.lose(where, f"raw keyed state in a {type(raw_keyed).__name__}")
+        if self.examined.channels_sound:
             carried.inputs = self._channels(subtask.inputs)
             carried.outputs = self._channels(subtask.outputs)
         return carried

@@ -98,7 +98,7 @@ class SearchResult:
         count: The number of all places.
         unsearched: The parts that were not searched.
         problems: The parts of a partial snapshot that could not be read, with the reason.
-        entries_lost: The states in which not all entries can be located, with the reason: the value
+        not_located: The states in which not all entries can be located, with the reason: the value
             may be in the missing ones.
     """
 
@@ -106,13 +106,13 @@ class SearchResult:
     count: int = 0
     unsearched: list[Unsearched] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    entries_lost: list[str] = field(default_factory=list)
+    not_located: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return self.count > 0
 
 
-class Sought:
+class SearchValue:
     """The value to find, as a test for each type.
 
     Args:
@@ -259,7 +259,9 @@ def _equal_bytes(wanted: bytes, contains: bool, array: pa.Array) -> pa.Array:
     return pc.equal(stored, pa.scalar(wanted, pa.large_binary()))
 
 
-def _places(array: pa.Array, sought: Sought, *, instant: bool) -> Iterator[tuple[LeafColumn, Rows]]:
+def _places(
+    array: pa.Array, sought: SearchValue, *, instant: bool
+) -> Iterator[tuple[LeafColumn, Rows]]:
     """Yield the leaves of an array that have the value, with its positions in each."""
     for leaf in leaves(array, partial(sought.is_comparable, instant=instant)):
         test = sought.test(leaf.values.type, instant=instant)
@@ -277,7 +279,7 @@ def _path(column: str, leaf: LeafColumn, indexes: Iterable[Rows], at: int) -> st
 
 
 def _paths_in(
-    batch: pa.RecordBatch, sought: Sought, limit: int | None
+    batch: pa.RecordBatch, sought: SearchValue, limit: int | None
 ) -> tuple[list[tuple[int, str]], int]:
     """Return the first hits in a batch, each as row and path, and the number of all hits."""
     first: list[tuple[int, int, str]] = []
@@ -296,7 +298,7 @@ def _paths_in(
     return [(row, path) for row, _, path in first[:limit]], count
 
 
-def _columns(schema: pa.Schema, sought: Sought) -> list[str]:
+def _columns(schema: pa.Schema, sought: SearchValue) -> list[str]:
     """Return the columns that can hold the value, and the exact bytes beside them."""
     names = [
         each.name
@@ -324,25 +326,25 @@ def _bytes_below(kind: pa.DataType, path: str) -> Iterator[str]:
 
 
 @dataclass
-class _Part:
+class _PartResult:
     """The hits in a part of an operator's state.
 
     Attributes:
         hits: The first places.
         count: The number of all.
         exact: The number of rows with exact bytes, which were not searched, by state and column.
-        lost: The reasons why not all entries of a state can be located, by state.
+        not_located: The reasons why not all entries of a state can be located, by state.
         problems: The errors of states that could not be read, by state.
     """
 
     hits: list[Hit] = field(default_factory=list)
     count: int = 0
     exact: dict[tuple[str, str], int] = field(default_factory=dict)
-    lost: dict[str, str] = field(default_factory=dict)
+    not_located: dict[str, str] = field(default_factory=dict)
     problems: dict[str, StateError] = field(default_factory=dict)
 
     def add(
-        self, operator: str, state: State, batch: pa.RecordBatch, sought: Sought,
+        self, operator: str, state: State, batch: pa.RecordBatch, sought: SearchValue,
         limit: int | None, all_columns: Callable[[npt.NDArray[np.intp]], pa.RecordBatch],
     ) -> None:  # fmt: skip
         """Search a batch of a state.
@@ -373,14 +375,14 @@ class _Part:
                 for row, path in places
             ]
 
-    def merge(self, other: _Part, limit: int | None) -> None:
+    def merge(self, other: _PartResult, limit: int | None) -> None:
         """Include the hits of a later part."""
         left = None if limit is None else max(0, limit - len(self.hits))
         self.hits += other.hits[:left]
         self.count += other.count
         for at, exact in other.exact.items():
             self.exact[at] = self.exact.get(at, 0) + exact
-        self.lost.update(other.lost)
+        self.not_located.update(other.not_located)
         self.problems = other.problems | self.problems
 
 
@@ -412,7 +414,7 @@ def find_in_snapshot(
         NotFoundError: There is no such operator or state.
         CorruptSnapshotError: The bytes are not what the header describes.
     """
-    sought = Sought(value, contains=contains)
+    sought = SearchValue(value, contains=contains)
     operators = snapshot.operators if operator is None else (snapshot.operator(operator),)
     states: list[State] = []
     for owner in operators:
@@ -425,7 +427,7 @@ def find_in_snapshot(
         )
     result = SearchResult()
     for owner in operators:
-        part = _Part()
+        part = _PartResult()
         for other in _search(owner, state, sought, limit, threads, readable):
             left = None if limit is None else max(0, limit - len(result.hits))
             part.merge(other, left)
@@ -434,8 +436,9 @@ def find_in_snapshot(
         result.unsearched += _unsearched(owner, state, sought, part)
         result.problems += owner.problems_among(part.problems)
         searched = [each.name for each in owner.keyed_states if state in (None, *each.labels)]
-        result.entries_lost += lost_entries(
-            owner.label, {name: part.lost[name] for name in searched if name in part.lost}
+        result.not_located += lost_entries(
+            owner.label,
+            {name: part.not_located[name] for name in searched if name in part.not_located},
         )
     return result
 
@@ -443,11 +446,11 @@ def find_in_snapshot(
 def _search(
     operator: Operator,
     state: str | None,
-    sought: Sought,
+    sought: SearchValue,
     limit: int | None,
     threads: int | None,
     readable: bool,
-) -> Iterator[_Part]:
+) -> Iterator[_PartResult]:
     """Yield the hits of each part of an operator's state."""
     jobs = [
         (operator.keyed_files[piece.file], piece.key_groups)
@@ -455,7 +458,7 @@ def _search(
     ]
     keyed = {each.name: each for each in operator.keyed_states}
 
-    def search(job: tuple[KeyedFile, KeyGroupRange]) -> _Part:
+    def search(job: tuple[KeyedFile, KeyGroupRange]) -> _PartResult:
         return _search_slice(*job, operator.label, keyed, state, sought, limit, readable)
 
     workers = min(len(jobs), threads or os.cpu_count() or 1)
@@ -465,7 +468,7 @@ def _search(
     others: list[State] = [*keyed_here, *operator.operator_states]
     for each in others:
         if state in (None, *each.labels):
-            part = _Part()
+            part = _PartResult()
             try:
                 for batch in each.batches():
                     part.add(operator.label, each, batch, sought, limit, partial(_taken, batch))
@@ -482,8 +485,8 @@ def _taken(batch: pa.RecordBatch, rows: npt.NDArray[np.intp]) -> pa.RecordBatch:
 
 def _search_slice(
     file: KeyedFile, key_groups: KeyGroupRange, operator: str, keyed: dict[str, KeyedState],
-    state: str | None, sought: Sought, limit: int | None, readable: bool,
-) -> _Part:  # fmt: skip
+    state: str | None, sought: SearchValue, limit: int | None, readable: bool,
+) -> _PartResult:  # fmt: skip
     """Return the hits in key groups of a file; all of its states are read in one pass.
 
     If that fails and `readable` is set, each state is read by itself.
@@ -494,16 +497,16 @@ def _search_slice(
         if state in (None, *each.labels) and (names := _columns(file.layouts[index].schema, sought))
     }
     if not columns:
-        return _Part()
+        return _PartResult()
     search = partial(_search_states, file, operator, keyed, sought, limit)
     try:
-        return search(file.entries(key_groups), columns, _Part())
+        return search(file.entries(key_groups), columns, _PartResult())
     except OversizedError:
         raise  # reading state by state would take as much memory
     except StateError:
         if not readable:
             raise
-    part = _Part()
+    part = _PartResult()
     for index, names in columns.items():
         try:
             search(entries_of_state(file, index, key_groups), {index: names}, part)
@@ -513,9 +516,9 @@ def _search_slice(
 
 
 def _search_states(
-    file: KeyedFile, operator: str, keyed: dict[str, KeyedState], sought: Sought,
-    limit: int | None, read: Iterator[Entries], columns: dict[int, list[str]], part: _Part,
-) -> _Part:  # fmt: skip
+    file: KeyedFile, operator: str, keyed: dict[str, KeyedState], sought: SearchValue,
+    limit: int | None, read: Iterator[Entries], columns: dict[int, list[str]], part: _PartResult,
+) -> _PartResult:  # fmt: skip
     """Add the hits in entries of states to a part, and return the part."""
     try:
         for entries in read:
@@ -532,12 +535,12 @@ def _search_states(
                     of_state = keyed[file.states[index].name]
                     part.add(operator, of_state, batch, sought, limit, whole)
     except UnwalkableError as error:
-        part.lost |= dict.fromkeys(error.states, error.why)
+        part.not_located |= dict.fromkeys(error.states, error.why)
     return part
 
 
 def _unsearched(
-    operator: Operator, state: str | None, sought: Sought, part: _Part
+    operator: Operator, state: str | None, sought: SearchValue, part: _PartResult
 ) -> Iterator[Unsearched]:
     """Yield the parts of an operator that were not searched."""
     states: list[State] = [*operator.keyed_states, *operator.operator_states]
@@ -550,8 +553,8 @@ def _unsearched(
                     for path in _bytes_below(column.type, column.name):
                         why = "bytes, which are searched for 0x..."
                         yield Unsearched(operator.label, each.name, path, why)
-        if each.name in part.lost:
-            why = f"entries that could not be located: {part.lost[each.name]}"
+        if each.name in part.not_located:
+            why = f"entries that could not be located: {part.not_located[each.name]}"
             yield Unsearched(operator.label, each.name, "", why)
         for (name, column), rows in part.exact.items():
             if name == each.name:

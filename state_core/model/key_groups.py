@@ -48,7 +48,7 @@ class EncodedKey:
 
 
 @dataclass(frozen=True)
-class SoughtKey:
+class SearchKey:
     """A key to find in the states of an operator.
 
     Attributes:

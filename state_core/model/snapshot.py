@@ -45,7 +45,7 @@ from statelake.state_core.model.handles import (
     handle_text,
     ranges_of,
 )
-from statelake.state_core.model.key_groups import SoughtKey
+from statelake.state_core.model.key_groups import SearchKey
 from statelake.state_core.printable import LONGEST, JsonFields, Table, brief, kind_text
 
 TIMER_PREFIX = "_timer_state/"
@@ -413,7 +413,7 @@ class Unread:
         handle: The kind of its handle.
         files: Its files by the names that the handle has for them, with their bytes.
         error: Why it can't be read.
-        whole: Whether nothing of it can be; else some of its states may be whole.
+        complete: Whether nothing of it can be; else some of its states may be whole.
     """
 
     operator: str
@@ -423,7 +423,7 @@ class Unread:
     handle: str
     files: Mapping[str, int]
     error: StateError
-    whole: bool = True
+    complete: bool = True
 
     @classmethod
     def of(
@@ -434,14 +434,14 @@ class Unread:
         handle: KeyedHandle | OperatorHandle,
         error: StateError,
         *,
-        whole: bool = True,
+        complete: bool = True,
     ) -> Unread:
         """Return what is not read of a handle."""
         states = {}
         if isinstance(handle, OperatorHandle):
             states = {name: (each.mode, len(each.offsets)) for name, each in handle.states.items()}
         files = handle_files(handle)
-        return cls(operator, subtask, what, states, handle_text(handle), files, error, whole)
+        return cls(operator, subtask, what, states, handle_text(handle), files, error, complete)
 
     @property
     def is_keyed(self) -> bool:
@@ -453,12 +453,12 @@ class Unread:
         if state is None or state in self.states:
             return True
         known = (each.name for each in operator.operator_states)
-        return self.is_keyed and (self.whole and state not in known)
+        return self.is_keyed and (self.complete and state not in known)
 
     def hides_types(self, operator: Operator) -> bool:
         """Return whether it may have states whose types no other subtask tells."""
         known = {state.name for state in operator.operator_states}
-        return self.whole and (self.is_keyed or not {*self.states} <= known)
+        return self.complete and (self.is_keyed or not {*self.states} <= known)
 
     @property
     def problem(self) -> str:
@@ -475,7 +475,7 @@ class Unread:
             "states": list(self.states),
             "handle": self.handle,
             "files": [{"name": name, "bytes": size} for name, size in self.files.items()],
-            "whole": self.whole,
+            "whole": self.complete,
             "problem": str(self.error),
         }
 
@@ -593,7 +593,7 @@ class Operator:
         )
 
     def rows_of_key(
-        self, key: SoughtKey, state: str | None = None
+        self, key: SearchKey, state: str | None = None
     ) -> Iterator[tuple[KeyedState, pa.RecordBatch | pa.Table]]:
         """Yield the rows of a key; each file is read once.
 

@@ -13,7 +13,7 @@
 `folds`        from what state below a new column of an aggregate is computed in full
 `expressions`  what of a plan can be computed from columns, and its values
 `topology`     ids of operators without uids, in jobs that run without a plan
-`unaided`      what Flink does by itself with the savepoint and the new plan
+`handling`     what Flink does by itself with the savepoint and the new plan
 `versions`     what a version of Flink keeps otherwise than the one before, of the same query
 `naming`       names of a snapshot's operators, keys and columns
 =============  ============================================================================

@@ -36,7 +36,7 @@ from statelake.state_core.plans.states import (
     NodeStates,
     ValuePlace,
 )
-from statelake.state_core.plans.topology import OPERATORS, operator_ids_of, shape_in
+from statelake.state_core.plans.topology import OPERATORS, find_shape, operator_ids_of
 from statelake.state_core.serializers.sql.row_data import (
     RowDataSerializerSnapshot,
     internal_snapshot,
@@ -89,7 +89,7 @@ def nodes_by_uid(
         for node in plan.nodes.values()
         for name in (OPERATORS.get(node.kind, node.kind), *NAMES)
     }
-    own = {uid: node for node in plan.nodes.values() if (uid := node.own_uid)}
+    own = {uid: node for node in plan.nodes.values() if (uid := node.function_uid)}
     guesses |= {operator_id_of_uid(uid): (node.id, node.kind) for uid, node in own.items()}
     nodes: dict[str, tuple[int, str]] = {}
     others: dict[str, str] = {}
@@ -191,7 +191,7 @@ def _nodes_in(snapshot: Snapshot, plan: Plan) -> dict[str, tuple[int, str]]:
     if not any(each.uid for each in stateful):
         every = [each.operator_id for each in snapshot.operators]
         keyed = [each.operator_id for each in stateful if each.keyed_states]
-        shape = shape_in(plan, ids, every, keyed)
+        shape = find_shape(plan, ids, every, keyed)
     if shape is not None:  # a job without a compiled plan
         by_id = {operator_id: at for at, operator_id in operator_ids_of(plan, shape).items()}
         return {

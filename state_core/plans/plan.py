@@ -69,7 +69,7 @@ class PlanNode:
         return f"{''.join(part.capitalize() for part in self.kind.split('-'))}[{self.id}]"
 
     @property
-    def own_uid(self) -> str:
+    def function_uid(self) -> str:
         """The operator's own uid, without the number: only process table functions have one."""
         return str(self.spec.get("uid") or "") if self.kind == "process-table-function" else ""
 

@@ -69,7 +69,7 @@ def shapes_of(plan: Plan) -> Iterator[Shape]:
         yield Shape(dict(zip(kinds, chosen, strict=True)))
 
 
-def shape_in(
+def find_shape(
     plan: Plan, ids: Collection[str], every: Collection[str] = (), keyed: Collection[str] = ()
 ) -> Shape | None:
     """Return the shape with which a plan's operators have all ids of a snapshot; None without one.
@@ -88,7 +88,8 @@ def shape_in(
     for shape in shapes_of(plan):
         nodes = {operator_id: at for at, operator_id in operator_ids_of(plan, shape).items()}
         if not all(
-            each in nodes and _may_hold(plan, *nodes[each], keyed=each in keyed) for each in ids
+            each in nodes and _may_have_state(plan, *nodes[each], keyed=each in keyed)
+            for each in ids
         ):
             continue
         count = len(wanted & nodes.keys())
@@ -99,7 +100,7 @@ def shape_in(
     return best
 
 
-def _may_hold(plan: Plan, number: int, name: str, *, keyed: bool) -> bool:
+def _may_have_state(plan: Plan, number: int, name: str, *, keyed: bool) -> bool:
     """Return whether an operator may have state."""
     node = plan.nodes[number]
     if node.kind == SOURCE:
@@ -122,7 +123,7 @@ def operator_ids_of(plan: Plan, shape: Shape) -> dict[tuple[int, str], str]:
     return {graph.names[index]: hashed.hex() for index, hashed in graph.hashes().items()}
 
 
-def name_in_uid(plan: Plan, number: int, name: str, shape: Shape) -> str:
+def uid_name(plan: Plan, number: int, name: str, shape: Shape) -> str:
     """Return an operator's name in the uids of a job of a compiled plan, `<number>_<name>`.
 
     It is empty if only the connector knows the name.
@@ -229,7 +230,7 @@ class _Graph:
             for before in self.inputs[index]:
                 for at, byte in enumerate(hashes[before]):
                     mixed[at] = mixed[at] * 37 & 0xFF ^ byte
-            uid = self.plan.nodes[self.names[index][0]].own_uid
+            uid = self.plan.nodes[self.names[index][0]].function_uid
             hashes[index] = murmur3_128(uid.encode("utf-8")) if uid else bytes(mixed)
             for after, _ in self.outputs[index]:
                 if after not in seen:

@@ -252,7 +252,7 @@ def test_what_is_held_stays(made: sl.Job) -> None:
     with pytest.raises(HeldError):
         made.drop("monday")
     assert made["monday"].release() == ["case 4711"]
-    assert made.plan_retain("1 all").going == ["monday"]
+    assert made.plan_retain("1 all").dropped_ids == ["monday"]
     for given in ({}, {"keep": 1}):
         with pytest.raises(DeclarationError, match="either snapshots"):
             made.drop(*(["monday"] if given else []), **given)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from statelake.pipelines.bootstrap.bootstrap_columns import _by_columns
-from statelake.pipelines.keys import _holds_less
+from statelake.pipelines.keys import _may_be_inexact
 from statelake.pipelines.lake.catalog.catalog_rows import without_views
 from statelake.pipelines.lake.share.ciphers import Cipher
 from statelake.pipelines.lake.share.masking import FORMAT, NULL, MaskRule, check_rule, masked
@@ -23,7 +23,7 @@ from statelake.pipelines.lake.tables.parquet_bounds import _leaf_paths
 from statelake.pipelines.lake.tables.table_rows import _renamed_type
 from statelake.pipelines.shown import from_plain, plain
 from statelake.state_core.formats.layout.conforming import conform
-from statelake.state_core.model.finding import Sought, _paths_in
+from statelake.state_core.model.finding import SearchValue, _paths_in
 from statelake.state_core.nested import elements_of, leaf_types, leaves, struct_of
 from statelake.state_core.serializers.framework.columns import equal_rows, odd_nans
 
@@ -120,7 +120,7 @@ def test_walks_of_a_search() -> None:
             rows = column.to_pylist()
             batch = pa.record_batch([column], ["value"])
             for text in {"5", *leaf_values(rows)}:
-                places, count = _paths_in(batch, Sought(text, contains=False), None)
+                places, count = _paths_in(batch, SearchValue(text, contains=False), None)
                 assert count == len(places) == list(leaf_values(rows)).count(text), shape
                 assert {at for at, _ in places} == {
                     at for at, row in enumerate(rows) if text in leaf_values(row)
@@ -131,7 +131,9 @@ def test_paths_of_a_search() -> None:
     """A path has the fields, and the index of each element and entry."""
     kind = nested(("list", "struct", "map to"), pa.int32())
     column = pa.array([[], [None, {"a": [("x", 1), ("y", 7)], "b": None}]], kind)
-    places, _ = _paths_in(pa.record_batch([column], ["value"]), Sought(7, contains=False), None)
+    places, _ = _paths_in(
+        pa.record_batch([column], ["value"]), SearchValue(7, contains=False), None
+    )
     assert places == [(1, "value[1].a[1].value")]
 
 
@@ -142,7 +144,7 @@ def test_a_search_in_dictionaries(kind: pa.DataType) -> None:
     """Values of a dictionary are found as others are."""
     value: Any = [7] if pa.types.is_list(kind) else "7"
     batch = pa.record_batch([pa.array([None, value], kind)], ["value"])
-    assert _paths_in(batch, Sought("7", contains=False), None)[1] == 1
+    assert _paths_in(batch, SearchValue("7", contains=False), None)[1] == 1
 
 
 def test_walks_of_a_mask() -> None:
@@ -214,8 +216,8 @@ def test_walks_over_types() -> None:
     for shape in SHAPES:
         assert _has_time_without_zone(nested(shape, pa.timestamp("us")))
         assert not _has_time_without_zone(nested(shape, pa.timestamp("us", "UTC")))
-        assert _holds_less(nested(shape, pa.decimal128(9, 2)))
-        assert not _holds_less(nested(shape, pa.int32()))
+        assert _may_be_inexact(nested(shape, pa.decimal128(9, 2)))
+        assert not _may_be_inexact(nested(shape, pa.int32()))
         rows, named = (pa.struct([(name, pa.int8())]) for name in ("f0", "named"))
         assert _renamed_type(nested(shape, rows), nested(shape, named)) == nested(shape, named)
         for column in columns_of(shape, pa.int32(), int):

@@ -90,7 +90,7 @@ def retain(opened: Job, policy: str, yes: bool, as_json_: bool) -> None:
       statelake retain --lake /data/lake --job orders --policy "30 all, 90 daily" --yes
     """
     plan = opened.plan_retain(policy)
-    dropped = opened.retain(policy) if yes and plan.going else None
+    dropped = opened.retain(policy) if yes and plan.dropped_ids else None
     if as_json_:
         as_json({"policy": policy, **plan.to_json(), "dropped": dropped})
         return
@@ -98,6 +98,6 @@ def retain(opened: Job, policy: str, yes: bool, as_json_: bool) -> None:
     if dropped is not None:
         freed = f"{bytes_text(dropped.freed_bytes)} freed in {dropped.files} files"
         tell(f"dropped {len(dropped.dropped)}: {freed}")
-    elif plan.going:
-        tell(f"nothing was dropped: --yes drops {len(plan.going)}, and frees about"
+    elif plan.dropped_ids:
+        tell(f"nothing was dropped: --yes drops {len(plan.dropped_ids)}, and frees about"
              f" {bytes_text(plan.frees)}")  # fmt: skip

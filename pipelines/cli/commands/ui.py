@@ -14,7 +14,7 @@ from statelake.state_core.errors import DeclarationError
 from statelake.state_core.extras import require_extra
 
 
-def _shown(options: Options, *, values: bool) -> Options:
+def _with_mask(options: Options, *, values: bool) -> Options:
     """Return the options for keys and values, with the rules for masking read from their file.
 
     Raises:
@@ -64,7 +64,7 @@ def ui(
     require_extra("ui")
     from statelake.pipelines.ui.server import serve  # noqa: PLC0415 - an extra
 
-    options = _shown(options, values=not no_values)
+    options = _with_mask(options, values=not no_values)
     serve(
         location, options, port=port, audit=options.audit, ready=lambda where: tell(f"open {where}")
     )
@@ -94,4 +94,4 @@ def mcp(
     require_extra("mcp")
     from statelake.pipelines.ui.assistants import serve_assistant  # noqa: PLC0415 - an extra
 
-    serve_assistant(location, _shown(options, values=values), audit=options.audit)
+    serve_assistant(location, _with_mask(options, values=values), audit=options.audit)

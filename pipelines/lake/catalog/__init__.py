@@ -2,7 +2,7 @@
 
 ====================  ===============================================================
 `catalog`             the lake and its `snapshots` table
-`catalog_looks`       a cache of the catalog in one process: reads of an object store are costly
+`catalog_reader`      a cache of the catalog in one process: reads of an object store are costly
 `catalog_rows`        rows of that table: read, replace, change and delete
 `lake_format`         the format of a lake: who may read it, and who may write it
 `snapshot_names`      `latest`, a date or a prefix, for a snapshot's id

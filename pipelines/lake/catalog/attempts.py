@@ -34,8 +34,8 @@ from statelake.pipelines.lake.catalog.claims import (
     base_name,
 )
 from statelake.pipelines.lake.catalog.deletions import (
-    ALIVE,
-    carry_out,
+    SIGNS_OF_LIFE_DIRECTORY,
+    execute_deletion,
     finish_deletions,
     sweep_catalog,
 )
@@ -97,7 +97,7 @@ class Attempt:
             process=this_process(),
         )
         self._is_committed = False
-        self._found_deletions = False
+        self._has_deletions = False
         self._began = 0
         self._beats = Heartbeat(lake.directory, self.token)
 
@@ -111,7 +111,7 @@ class Attempt:
         try:
             self._began = self.lake.transact(self._begin, create=True)
             self._beats.__enter__()
-            if self._found_deletions:
+            if self._has_deletions:
                 self._finish_deletions()
         except StateError:
             raise
@@ -140,7 +140,7 @@ class Attempt:
         def decide(version: CatalogVersion) -> CatalogChange:
             self._refuse_foreign(version)
             if self.token not in version.claims.attempts:
-                raise self._taken_for_dead()
+                raise self._taken_back_error()
             return CatalogChange(version.claims.without_attempt(self.token), added=record)
 
         sequence = self.lake.transact(decide)
@@ -180,16 +180,16 @@ class Attempt:
             self.lake.transact(take_back)
             finish_deletions(self.lake, {self.claim.job})
             if not is_named:  # taken back by others: no deletion names later files
-                carry_out(self.lake, _deletion_of(self.token, self.claim))
+                execute_deletion(self.lake, _deletion_of(self.token, self.claim))
         except StateError as error:
             LOG.warning(
                 "attempt %s is left for the next writer to take back: %s", self.token, error
             )
             return
         if is_taken and isinstance(raised, MissingFileError | LakeError):
-            raise self._taken_for_dead() from raised
+            raise self._taken_back_error() from raised
 
-    def _taken_for_dead(self) -> BasisChangedError:
+    def _taken_back_error(self) -> BasisChangedError:
         return BasisChangedError(
             f"the {self.claim.operation} of snapshot {self.claim.snapshot_id!r} gave no"
             " sign of life, so another process took it back",
@@ -198,8 +198,8 @@ class Attempt:
 
     def _begin(self, version: CatalogVersion) -> CatalogChange:
         self._refuse_foreign(version)
-        claims = without_gone(version.claims)
-        self._found_deletions = bool(claims.deletions)
+        claims = without_dead(version.claims)
+        self._has_deletions = bool(claims.deletions)
         return CatalogChange(claims.with_attempt(self.token, self.claim))
 
     def _refuse_foreign(self, version: CatalogVersion) -> None:
@@ -257,7 +257,7 @@ def taken_back(claims: Claims, attempts: Mapping[str, AttemptClaim]) -> Claims:
     return claims
 
 
-def without_gone(claims: Claims, dead: Collection[str] = ()) -> Claims:
+def without_dead(claims: Claims, dead: Collection[str] = ()) -> Claims:
     """Return claims without the attempts and erasures whose processes are certainly gone.
 
     An erasure whose new files are already in snapshots stays: it can only be continued.
@@ -310,14 +310,14 @@ def settle_attempts(
                 for claim in attempts.values()
             )
             processes = {token: claim.process for token, claim in attempts.items()}
-            watch(lake.directory, processes, f"{why}: {what}")
+            refuse_running(lake.directory, processes, f"{why}: {what}")
             dead = dict(attempts)
         lake.transact(partial(_take_back, dead))
         # nothing blocks now; the caller decides for which jobs deletions must succeed
         finish_deletions(lake, ())
 
 
-def watch(lake: Directory, processes: Mapping[str, Mapping[str, Any]], what: str) -> None:
+def refuse_running(lake: Directory, processes: Mapping[str, Mapping[str, Any]], what: str) -> None:
     """Wait for a lease to find out whether processes that this machine can't see are silent.
 
     Args:
@@ -328,12 +328,12 @@ def watch(lake: Directory, processes: Mapping[str, Mapping[str, Any]], what: str
     Raises:
         ConflictError: One of them seems to be running.
     """
-    if silent(lake, processes) != processes.keys():
+    if silent_processes(lake, processes) != processes.keys():
         names = ", ".join(sorted({described(process) for process in processes.values()}))
         raise ConflictError(f"{what} by {names}", remedy="try again when that is done")
 
 
-def silent(lake: Directory, processes: Mapping[str, Mapping[str, Any]]) -> set[str]:
+def silent_processes(lake: Directory, processes: Mapping[str, Mapping[str, Any]]) -> set[str]:
     """Return the tokens of processes without a sign of life for a lease, by this process's clock.
 
     Args:
@@ -355,11 +355,11 @@ def silent(lake: Directory, processes: Mapping[str, Mapping[str, Any]]) -> set[s
 
 def take_back_dead(lake: Catalog) -> None:
     """Take back the attempts and erasures of processes that are gone, or give no sign of life."""
-    claims = without_gone(lake.version().claims)
+    claims = without_dead(lake.version().claims)
     processes = {token: claim.process for token, claim in claims.attempts.items()}
     erasures = {claim.token: claim.process for claim in claims.erasures.values()}
-    dead = silent(lake.directory, processes | erasures)
-    lake.transact(lambda version: CatalogChange(without_gone(version.claims, dead)))
+    dead = silent_processes(lake.directory, processes | erasures)
+    lake.transact(lambda version: CatalogChange(without_dead(version.claims, dead)))
     finish_deletions(lake)
 
 
@@ -380,7 +380,7 @@ def _is_seen(process: Mapping[str, Any]) -> bool:
 
 def _sign_of_life(lake: Directory, token: str) -> bytes:
     try:
-        return lake.read(f"{ALIVE}/{token}")
+        return lake.read(f"{SIGNS_OF_LIFE_DIRECTORY}/{token}")
     except MissingFileError:
         return b""
 
@@ -395,7 +395,7 @@ class Heartbeat:
 
     def __init__(self, lake: Directory, token: str) -> None:
         self._lake = lake
-        self._path = f"{ALIVE}/{token}"
+        self._path = f"{SIGNS_OF_LIFE_DIRECTORY}/{token}"
         self._ended = Event()
         self._thread = Thread(target=self._beat, daemon=True, name="statelake-alive")
         self._is_written = False

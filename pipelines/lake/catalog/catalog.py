@@ -25,7 +25,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from statelake.pipelines.lake.catalog.catalog_looks import CatalogLooks
+from statelake.pipelines.lake.catalog.catalog_reader import CatalogReader
 from statelake.pipelines.lake.catalog.catalog_rows import rows_of, with_columns_of, without_views
 from statelake.pipelines.lake.catalog.claims import Claims, is_claim, read_claims
 from statelake.pipelines.lake.catalog.lake_format import LakeUpgrade, own_format, read_format
@@ -130,7 +130,7 @@ class CatalogVersion:
 
     Args:
         table: The catalog's table.
-        looks: The reader of its files.
+        reader: The reader of its files.
         log: The opened version.
 
     Raises:
@@ -143,9 +143,9 @@ class CatalogVersion:
         is_exchanged: Whether a file was missing, since a later version no longer needs it.
     """
 
-    def __init__(self, table: StateTable, looks: CatalogLooks, log: DeltaTable) -> None:
+    def __init__(self, table: StateTable, reader: CatalogReader, log: DeltaTable) -> None:
         self._catalog = table
-        self._looks = looks
+        self._reader = reader
         metadata = log.metadata()
         if metadata.partition_columns != ["job"]:
             raise _no_lake(table.directory.uri)
@@ -234,7 +234,7 @@ class CatalogVersion:
             if job is not None and owner != job:
                 continue
             try:
-                with self._looks.opened(log_path(path, self._catalog.uri), path) as file:
+                with self._reader.opened(log_path(path, self._catalog.uri), path) as file:
                     rows = rows_of(file, stored, snapshot_id)
             except (
                 UnsafePathError, MissingFileError, OSError, OverflowError, ValueError,
@@ -246,18 +246,18 @@ class CatalogVersion:
                 bad.append(BadRow(str(owner or ""), "", error))
                 continue
             for row in rows:
-                parsed = self._record(row | {"job": owner}, whole=all_columns)
+                parsed = self._record(row | {"job": owner}, with_operators=all_columns)
                 if isinstance(parsed, SnapshotRecord):
                     records.append(parsed)
                 else:
                     bad.append(parsed)
         return self._told_apart(records, bad) if all_columns else ListedRows(records, bad)
 
-    def _record(self, row: dict[str, object], *, whole: bool) -> SnapshotRecord | BadRow:
+    def _record(self, row: dict[str, object], *, with_operators: bool) -> SnapshotRecord | BadRow:
         """Return a row as a snapshot, or as invalid if it breaks a rule."""
         try:
             record = SnapshotRecord.from_row(row)
-            problem = record_fault(record, whole=whole)
+            problem = record_fault(record, with_operators=with_operators)
         except DamagedLakeError as error:
             problem = error.problem
         return self._bad(row, problem) if problem else record
@@ -337,7 +337,7 @@ class Catalog:
         # absolute, since tasks on other machines use it too
         self.location = self.directory.location
         self._catalog = StateTable(self.directory, SNAPSHOTS)
-        self._looks = CatalogLooks(self._catalog.directory)
+        self._reader = CatalogReader(self._catalog.directory)
 
     def table(self, path: str) -> StateTable:
         """Return a table of the lake."""
@@ -355,7 +355,7 @@ class Catalog:
 
     def exists(self) -> bool:
         """Return whether the lake exists."""
-        return self._looks.newest() is not None
+        return self._reader.newest() is not None
 
     def version(self) -> CatalogVersion:
         """Return the newest version of the catalog.
@@ -363,10 +363,10 @@ class Catalog:
         Raises:
             NotALakeError: There is no lake.
         """
-        log = self._looks.newest()
+        log = self._reader.newest()
         if log is None:
             raise _no_lake(self.directory.full())
-        return CatalogVersion(self._catalog, self._looks, log)
+        return CatalogVersion(self._catalog, self._reader, log)
 
     def at_one_version(self, read: Callable[[CatalogVersion], Result]) -> Result:
         """Read the newest version of the catalog; again, if a file was exchanged meanwhile."""
@@ -511,7 +511,7 @@ class Catalog:
                 configuration={**CONFIGURATION, **own_format().to_properties()}, chained=True,
             )  # fmt: skip
             self.reserve()
-        version = CatalogVersion(self._catalog, self._looks, log)
+        version = CatalogVersion(self._catalog, self._reader, log)
         try:
             return self._changed(version, log, decide)
         except StateError as error:
@@ -586,7 +586,7 @@ class Catalog:
             log = open_table(self._catalog.directory)
             if log is None:
                 return
-            version = CatalogVersion(self._catalog, self._looks, log)
+            version = CatalogVersion(self._catalog, self._reader, log)
             files = [file for file in version.files if file.job == job]
             rows = [version.rows(file.path) for file in files]
             commit = self._new_commit(version.columns)

@@ -81,7 +81,7 @@ def rows_of(
 
 
 def rows_replaced(
-    job: str, rows_by_id: dict[str, dict[str, object]], rows: pa.Table, *, held: bool = False
+    job: str, rows_by_id: dict[str, dict[str, object]], rows: pa.Table, *, on_hold: bool = False
 ) -> pa.Table:
     """Return rows of a file, with the rows of some snapshots replaced.
 
@@ -89,7 +89,7 @@ def rows_replaced(
         job: The job.
         rows_by_id: The new rows, by the id of the snapshot.
         rows: The rows of the file.
-        held: Whether rows with a hold are replaced as well, and keep it.
+        on_hold: Whether rows with a hold are replaced as well, and keep it.
 
     Raises:
         HeldError: There is a hold on one of these snapshots.
@@ -103,7 +103,7 @@ def rows_replaced(
     if not others:
         return rows
     going = pa.array([name in rows_by_id for name in names])
-    if not held:
+    if not on_hold:
         _refuse_held(job, rows.filter(going))
     replacing = pa.Table.from_pylist(others, SNAPSHOT_SCHEMA)
     staying = rows.filter(pc.invert(going))

@@ -73,8 +73,8 @@ OLD_NOTES = ("_statelake/attempts", "_statelake/erasures")
 """Directories of older versions of statelake, for claims that are now in the catalog's log."""
 
 # makers of versions that take another version back, or replace that of a dropped snapshot
-UNDO, DROP = "undo-", "drop"
-ALIVE = "_statelake/alive"
+UNDO_MAKER, DROP_MAKER = "undo-", "drop"
+SIGNS_OF_LIFE_DIRECTORY = "_statelake/alive"
 LOG = logging.getLogger(__name__)
 _RUN = re.compile(r"\d{8,12}", re.ASCII)
 _ATTEMPT = re.compile(r"attempt-[0-9a-f]{12}/")
@@ -98,7 +98,7 @@ class Freed:
         return Freed(self.files + other.files, self.size + other.size)
 
 
-class _Looks:
+class _CachedRecords:
     """The records of a job, read again only when the catalog has another version.
 
     Args:
@@ -112,7 +112,7 @@ class _Looks:
         self._number = -1
         self._records: list[SnapshotRecord] = []
 
-    def newest(self) -> tuple[CatalogVersion, list[SnapshotRecord]]:
+    def latest(self) -> tuple[CatalogVersion, list[SnapshotRecord]]:
         """Return the newest version of the catalog, and its records.
 
         Raises:
@@ -123,7 +123,7 @@ class _Looks:
             self._number, self._records = version.number, version.records(self._job).all_valid()
         return version, self._records
 
-    def follow(self, work: Callable[[CatalogVersion, list[SnapshotRecord]], Result]) -> Result:
+    def run(self, work: Callable[[CatalogVersion, list[SnapshotRecord]], Result]) -> Result:
         """Do work that depends on the newest records, and repeat it if others have changed them.
 
         The work may fail because an erasure deletes files whose records it has exchanged.
@@ -132,7 +132,7 @@ class _Looks:
             StateError: The work failed, and the catalog has not changed.
         """
         while True:
-            version, records = self.newest()
+            version, records = self.latest()
             try:
                 return work(version, records)
             except StateError:
@@ -160,7 +160,7 @@ def finish_deletions(lake: Catalog, jobs: Collection[str] | None = None) -> Free
     version.format.refuse_writing(lake.directory.uri)
     for token, claim in version.claims.deletions.items():
         try:
-            freed += carry_out(lake, claim)
+            freed += execute_deletion(lake, claim)
             lake.transact(partial(_without, token))
         except StateError as error:  # noqa: PERF203 - others go on
             if jobs is None or claim.job in jobs:
@@ -176,13 +176,13 @@ def _without(token: str, version: CatalogVersion) -> CatalogChange:
     return CatalogChange(version.claims.without_deletion(token))
 
 
-def carry_out(lake: Catalog, claim: DeletionClaim) -> Freed:
+def execute_deletion(lake: Catalog, claim: DeletionClaim) -> Freed:
     """Delete those files of a deletion that are not needed now; it may be repeated.
 
     Raises:
         DamagedLakeError: A row of the job is invalid.
     """
-    freed, looks = Freed(), _Looks(lake, claim.job)
+    freed, cached = Freed(), _CachedRecords(lake, claim.job)
     for path in sorted({*claim.files, *claim.tables, *claim.shown}):
         table = lake.table(path)
         sizes = {
@@ -198,14 +198,14 @@ def carry_out(lake: Catalog, claim: DeletionClaim) -> Freed:
             if not sizes and table.open() is None:
                 continue  # the attempt did not get as far as this table
             for token in claim.tokens:
-                looks.follow(partial(_take_back, table, token))
-        freed += _delete_unneeded(looks, table, sizes, forced=path in claim.shown)
+                cached.run(partial(_take_back, table, token))
+        freed += _delete_unneeded(cached, table, sizes, forced=path in claim.shown)
     for path, cut in claim.logs.items():
-        freed += looks.follow(partial(_clean_log, lake.table(path), cut))
+        freed += cached.run(partial(_clean_log, lake.table(path), cut))
     if claim.carried or claim.tokens:
         freed += sweep_unmanaged(lake, claim.carried, claim.tokens)
     for token in claim.tokens:
-        lake.directory.delete(f"{ALIVE}/{token}")
+        lake.directory.delete(f"{SIGNS_OF_LIFE_DIRECTORY}/{token}")
     return freed
 
 
@@ -301,7 +301,7 @@ def _size_of(table: StateTable, name: str) -> int | None:
 
 
 def _delete_unneeded(
-    looks: _Looks,
+    cached: _CachedRecords,
     table: StateTable,
     present: Mapping[str, int],
     *,
@@ -309,8 +309,10 @@ def _delete_unneeded(
     dry_run: bool = False,
 ) -> Freed:
     """Make a table show an existing snapshot, and delete those files that are not needed."""
-    latest = table.open() if dry_run else looks.follow(partial(_show_newest, table, forced))
-    version, records = looks.newest()  # after the listing: later files stay
+    latest = (
+        table.open() if dry_run else cached.run(partial(_restore_newest_content, table, forced))
+    )
+    version, records = cached.latest()  # after the listing: later files stay
     needed, running = named_files(records, table.path), version.claims.running()
     # a version of ours would show a snapshot first
     if latest is not None and not (dry_run and table.maker(latest.version())):
@@ -376,17 +378,17 @@ def _take_back(
         return
     before = (version for version in table.versions_after(-1) if version < latest.version())
     shown = next(
-        (v for v in before if v in registered or table.maker(v) in {"", DROP}), None
+        (v for v in before if v in registered or table.maker(v) in {"", DROP_MAKER}), None
     )  # fmt: skip
     table.replace_files(
         (latest if shown is None else table.require(shown)).schema(),
         [] if shown is None else files_of(table.require(shown)),
         partition_by=_partition_of(latest),
-        attempt=f"{UNDO}{token}",
+        attempt=f"{UNDO_MAKER}{token}",
     )
 
 
-def _show_newest(
+def _restore_newest_content(
     table: StateTable, forced: bool, version: CatalogVersion, records: list[SnapshotRecord]
 ) -> DeltaTable | None:
     """Replace the content of a table of a dropped snapshot by the newest one's; return the table.
@@ -402,7 +404,7 @@ def _show_newest(
     if any(shown == {data_file.path for data_file in used.units} for used in kept):
         return latest
     maker = table.maker(latest.version())
-    is_edited = not maker or maker.startswith(UNDO)
+    is_edited = not maker or maker.startswith(UNDO_MAKER)
     if maker in version.claims.running() or (is_edited and not forced) or (not kept and not shown):
         return latest
     newest = kept[-1] if kept else None
@@ -410,7 +412,7 @@ def _show_newest(
         (latest if newest is None else table.require(newest.version)).schema(),
         [] if newest is None else [TableFile.of(data_file) for data_file in newest.units],
         partition_by=_partition_of(latest),
-        attempt=DROP,
+        attempt=DROP_MAKER,
     )
     return table.open()
 
@@ -429,12 +431,12 @@ def sweep_tables(
     Raises:
         DamagedLakeError: A row of the job, or of any job if it is not known, is invalid.
     """
-    freed, looks = Freed(), _Looks(lake, job)
+    freed, cached = Freed(), _CachedRecords(lake, job)
     for path in paths:
         table = lake.table(path)
         present = dict(table.directory.files_below(DATA_DIRECTORY))
         leftovers = dict(_edit_leftovers(table, table.open()))
-        freed += _delete_unneeded(looks, table, present, dry_run=dry_run)
+        freed += _delete_unneeded(cached, table, present, dry_run=dry_run)
         freed += _delete(table.directory, leftovers, dry_run=dry_run)
     return freed
 
@@ -580,11 +582,11 @@ def remove_left_directories(exports: Iterable[str] = (), *, dry_run: bool = Fals
     return Freed(len(left) if dry_run else sum(map(remove_left, left)), 0)
 
 
-def sweep_signs(lake: Catalog, *, dry_run: bool = False) -> Freed:
+def sweep_signs_of_life(lake: Catalog, *, dry_run: bool = False) -> Freed:
     """Delete signs of life of attempts and erasures that have ended."""
-    names = [name for name in lake.directory.names(ALIVE) if is_token(name)]
+    names = [name for name in lake.directory.names(SIGNS_OF_LIFE_DIRECTORY) if is_token(name)]
     running = lake.version().claims.running()
-    gone = {f"{ALIVE}/{name}": 0 for name in names if name not in running}
+    gone = {f"{SIGNS_OF_LIFE_DIRECTORY}/{name}": 0 for name in names if name not in running}
     return _delete(lake.directory, gone, dry_run=dry_run)
 
 

@@ -20,7 +20,7 @@ from statelake.pipelines.lake.catalog.attempts import (
     refuse_during_erasure,
     settle_attempts,
     take_back_dead,
-    without_gone,
+    without_dead,
 )
 from statelake.pipelines.lake.catalog.catalog import BadRow, Catalog, CatalogChange, CatalogVersion
 from statelake.pipelines.lake.catalog.catalog_rows import held_error, rows_without
@@ -36,7 +36,7 @@ from statelake.pipelines.lake.catalog.deletions import (
     sweep_parts,
     sweep_rows,
     sweep_runs,
-    sweep_signs,
+    sweep_signs_of_life,
     sweep_tables,
     sweep_unmanaged,
     table_paths,
@@ -203,7 +203,7 @@ def drop_snapshots(
     freed += sweep_runs(lake, job) + sweep_catalog(lake)
     logs = [f"{path}/{LOG_DIRECTORY}" for path in (*tables, SNAPSHOTS)]
     freed += sweep_parts(lake, [*logs, "_statelake"])
-    sweep_signs(lake)
+    sweep_signs_of_life(lake)
     remove_left_directories()
     left = [record.snapshot_id for record in records if record.snapshot_id not in set(dropped)]
     return DropResult(dropped, left, freed.files, freed.size, on_hold)
@@ -237,7 +237,7 @@ def _chosen(
             )  # fmt: skip
         return list(snapshot_ids), []
     older = summaries[: max(0, len(known) - (keep or 0))]
-    claims = without_gone(version.claims)
+    claims = without_dead(version.claims)
     on_hold = [
         record.snapshot_id
         for record in older
@@ -279,7 +279,7 @@ def _drop(
         DamagedLakeError: A row of the job is invalid, and is not dropped by its name.
     """
     refuse_during_erasure(version.claims, job)
-    claims = without_gone(version.claims)
+    claims = without_dead(version.claims)
     for snapshot_id in dropped:
         for claim in claims.builders_on(job, snapshot_id).values():
             raise ConflictError(
@@ -370,7 +370,7 @@ def clean_lake(lake: Catalog, exports: Iterable[str] = (), *, dry_run: bool = Tr
     for path in (SNAPSHOTS, ERASURE_RECORDS):
         freed += done(partial(sweep_rows, lake, path, dry_run=dry_run))
     freed += done(partial(sweep_catalog, lake, dry_run=dry_run))
-    freed += sweep_unmanaged(lake, dry_run=dry_run) + sweep_signs(lake, dry_run=dry_run)
+    freed += sweep_unmanaged(lake, dry_run=dry_run) + sweep_signs_of_life(lake, dry_run=dry_run)
     freed += sweep_notes(lake, dry_run=dry_run)
     freed += remove_left_directories(exports, dry_run=dry_run)
     freed += sweep_parts(lake, [""], dry_run=dry_run)

@@ -44,7 +44,7 @@ class SnapshotReading:
         """Add a snapshot, and return the record by which it is read, perhaps an earlier one."""
         return self.records.setdefault((record.job, record.snapshot_id), record)
 
-    def whole(self, read: Callable[..., Result]) -> Result:
+    def at_once(self, read: Callable[..., Result]) -> Result:
         """Read to the end before a result is returned; again from the start after an erasure.
 
         Args:
@@ -80,7 +80,7 @@ class SnapshotReading:
             return list(islice(results, HELD)), results
 
         with self.in_part():
-            first, others = begun(*self.records.values()) if self._given else self.whole(begun)
+            first, others = begun(*self.records.values()) if self._given else self.at_once(begun)
             for result in chain(first, others):
                 self._given = True
                 yield result

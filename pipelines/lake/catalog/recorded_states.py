@@ -33,7 +33,7 @@ from statelake.state_core.formats.layout.keys import encode_key
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 from statelake.state_core.formats.reader import Operator, Snapshot
 from statelake.state_core.model.handles import KeyGroupRange, KeyGroups, ranges_of
-from statelake.state_core.model.key_groups import SoughtKey
+from statelake.state_core.model.key_groups import SearchKey
 from statelake.state_core.model.snapshot import KeyedState, OperatorState, columns_of
 
 
@@ -78,7 +78,7 @@ class RecordedState(KeyedState):
                 pieces = list(pool.map(read_piece, self._pieces(record, key_groups)))
             return pa.Table.from_batches([batch for part in pieces for batch in part], schema)
 
-        return SnapshotReading(self.lake, self.record).whole(read)
+        return SnapshotReading(self.lake, self.record).at_once(read)
 
     def get(self, key: object) -> pa.Table:
         """Return all that is held for one key, out of the files that may hold it."""
@@ -87,7 +87,7 @@ class RecordedState(KeyedState):
         def read(record: SnapshotRecord) -> pa.Table:
             table = self._rows(record)
             encoded = encode_key(self.layout.key, value, table.max_parallelism)
-            sought = SoughtKey(value, encoded)
+            sought = SearchKey(value, encoded)
             tables = [
                 rows
                 for file in table.units
@@ -96,7 +96,7 @@ class RecordedState(KeyedState):
             ]
             return pa.concat_tables([self.schema.empty_table(), *tables])
 
-        return SnapshotReading(self.lake, self.record).whole(read)
+        return SnapshotReading(self.lake, self.record).at_once(read)
 
     def _rows(self, record: SnapshotRecord) -> TableRows:
         """Return what reads the state as a record has it."""
@@ -196,7 +196,7 @@ class RecordedOperator(Operator):
         return _operator_in(self.record, self.operator_id).key_serializer
 
     def rows_of_key(
-        self, key: SoughtKey, state: str | None = None
+        self, key: SearchKey, state: str | None = None
     ) -> Iterator[tuple[KeyedState, pa.Table]]:
         """Yield the rows of a key; only files that may hold it are read.
 

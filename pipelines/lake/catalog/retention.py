@@ -111,7 +111,7 @@ class RetentionPlan(Printed):
     frees: int
 
     @property
-    def going(self) -> list[str]:
+    def dropped_ids(self) -> list[str]:
         """The ids of the snapshots to drop."""
         return [
             snapshot.snapshot_id
@@ -127,7 +127,7 @@ class RetentionPlan(Printed):
              "why": self.reasons.get(each.snapshot_id, [])}
             for each in self.snapshots
         ]  # fmt: skip
-        return {"snapshots": snapshots, "going": self.going, "frees": self.frees}
+        return {"snapshots": snapshots, "going": self.dropped_ids, "frees": self.frees}
 
     def lines(self) -> Iterator[str | Table]:
         """Yield the text form: lines and tables."""
@@ -141,7 +141,7 @@ class RetentionPlan(Printed):
         yield Table(title, ("<snapshot", "<taken", "<", "<why"), rows)
 
 
-def reasons_to_stay(
+def reasons_to_keep(
     summaries: Iterable[SnapshotRecord], policy: Policy, at: datetime
 ) -> dict[str, list[str]]:
     """Return the reasons to keep snapshots, by the ids of those that are kept.
@@ -181,7 +181,7 @@ def plan_retention(lake: Catalog, job: str, policy: Policy) -> RetentionPlan:
         DamagedLakeError: A row of the job is not valid.
     """
     records = lake.records(job).all_valid()
-    reasons = reasons_to_stay(records, policy, datetime.now(timezone.utc))
+    reasons = reasons_to_keep(records, policy, datetime.now(timezone.utc))
     stays = [record for record in records if record.snapshot_id in reasons]
     goes = [record for record in records if record.snapshot_id not in reasons]
     return RetentionPlan(job, records, reasons, bytes_freed(goes, stays))
@@ -196,7 +196,7 @@ def prune(lake: Catalog, job: str, policy: Policy) -> DropResult | None:
         HeldError: A snapshot to drop has a hold since the plan was made; nothing is dropped.
     """
     summaries = lake.listed(job).all_valid()
-    kept = reasons_to_stay(summaries, policy, datetime.now(timezone.utc))
+    kept = reasons_to_keep(summaries, policy, datetime.now(timezone.utc))
     going = [each.snapshot_id for each in summaries if each.snapshot_id not in kept]
     return drop_snapshots(lake, job, snapshot_ids=going) if going else None
 

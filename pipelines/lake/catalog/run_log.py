@@ -37,7 +37,7 @@ from typing import Annotated, Any, TypeAlias, TypedDict, TypeVar
 import msgspec
 from msgspec import Meta
 
-from statelake.pipelines.lake.catalog.attempts import watch
+from statelake.pipelines.lake.catalog.attempts import refuse_running
 from statelake.pipelines.lake.catalog.processes import described, is_gone, read_note
 from statelake.pipelines.lake.tables.records import Parallelism
 from statelake.state_core.errors import ConflictError, CorruptSnapshotError, MissingFileError
@@ -316,7 +316,7 @@ class RunLog:
         for name, note in unsure.items():
             if note.get("number") is None:  # of an older version, which gives no sign of life
                 raise self._running(name, note)
-        watch(
+        refuse_running(
             self.lake,
             {name.removeprefix("running-").removesuffix(".json"): unsure[name] for name in unsure},
             f"job {self.job!r} is run",

@@ -10,7 +10,7 @@
 ====================  ===============================================================
 
 Whoever reads a snapshot, or makes another of it, takes all of them: `resolve_snapshot`. Whoever
-drops, erases, holds, releases or commits takes whole ids alone: `whole_snapshot`. All others mean
+drops, erases, holds, releases or commits takes whole ids alone: `full_snapshot_id`. All others mean
 another snapshot once theirs is gone, and the command may be given again.
 """
 
@@ -55,7 +55,7 @@ def resolve_snapshot(lake: Catalog, job: str, name: str) -> SnapshotId:
     return SnapshotId(_resolved(lake.listed(job), job, name))
 
 
-def whole_snapshot(lake: Catalog, job: str, name: str) -> SnapshotId:
+def full_snapshot_id(lake: Catalog, job: str, name: str) -> SnapshotId:
     """Return a name that is the whole id of a snapshot, for what changes that snapshot.
 
     Args:

@@ -47,7 +47,7 @@ KEYED = "keyed state kept as bytes"
 BLOCK_BYTES = 8 << 20
 
 
-def carry_state(
+def store_unmanaged(
     metadata: CheckpointMetadata,
     files: StateFiles,
     lake: Directory,
@@ -164,7 +164,7 @@ def _contradiction(metadata: CheckpointMetadata, record: SnapshotRecord) -> str:
     return ""
 
 
-def without_unnamed(record: SnapshotRecord) -> SnapshotRecord:
+def without_unused_files(record: SnapshotRecord) -> SnapshotRecord:
     """Return a snapshot without the carried files that only dropped operators had."""
     if not record.carried:
         return record
@@ -237,7 +237,7 @@ def differing_parts(one: SnapshotRecord, other: SnapshotRecord) -> list[str]:
     ]
 
 
-def ids_kept_as_bytes(record: SnapshotRecord) -> set[str]:
+def unmanaged_keyed_ids(record: SnapshotRecord) -> set[str]:
     """Return the ids of the operators whose keyed state is kept as bytes.
 
     Raises:
@@ -250,7 +250,7 @@ def ids_kept_as_bytes(record: SnapshotRecord) -> set[str]:
     }
 
 
-def keyed_kept_as_bytes(record: SnapshotRecord, wanted: str | None = None) -> dict[str, int]:
+def unmanaged_keyed_sizes(record: SnapshotRecord, wanted: str | None = None) -> dict[str, int]:
     """Return the operators whose keyed state is kept as bytes, by uid or id, with its size.
 
     Args:
@@ -270,15 +270,15 @@ def keyed_kept_as_bytes(record: SnapshotRecord, wanted: str | None = None) -> di
     return sizes
 
 
-def problems_kept_as_bytes(record: SnapshotRecord, wanted: str | None = None) -> list[str]:
-    """Return a message for each operator of `keyed_kept_as_bytes`; arguments as there."""
+def unmanaged_keyed_messages(record: SnapshotRecord, wanted: str | None = None) -> list[str]:
+    """Return a message for each operator of `unmanaged_keyed_sizes`; arguments as there."""
     return [
         f"operator {label}: {KEYED}, which are not read; see `import` for the reason"
-        for label in keyed_kept_as_bytes(record, wanted)
+        for label in unmanaged_keyed_sizes(record, wanted)
     ]
 
 
-def refuse_kept_as_bytes(record: SnapshotRecord, wanted: str) -> None:
+def refuse_unmanaged_keyed(record: SnapshotRecord, wanted: str) -> None:
     """Refuse a change of keyed state that is kept as bytes, and so has no table.
 
     Args:
@@ -289,7 +289,7 @@ def refuse_kept_as_bytes(record: SnapshotRecord, wanted: str) -> None:
         UnsupportedFormatError: An operator of that name has such state.
         DamagedLakeError: The snapshot's row contradicts itself.
     """
-    as_bytes = ids_kept_as_bytes(record)
+    as_bytes = unmanaged_keyed_ids(record)
     for operator, label, names in _all_names(record):
         if operator.operator_id in as_bytes and any(
             f"{wanted}/".startswith(f"{name}/") for name in names
@@ -353,7 +353,7 @@ def blocks_of(carried: str, lake: Directory) -> Iterator[bytes]:
 def _keep(source: ByteSource, lake: Directory, token: str, known: dict[str, str]) -> str:
     """Return the name of a file with these bytes in the lake: a known one, or a new copy."""
     digest = digest_of(source)
-    if digest not in known or not _is_whole(known[digest], lake):
+    if digest not in known or not _is_undamaged(known[digest], lake):
         name = known[digest] = unmanaged_name(digest, token)
         with lake.open_output(f"{UNMANAGED_DIRECTORY}/{name}") as file:
             for block in _blocks(source):
@@ -361,7 +361,7 @@ def _keep(source: ByteSource, lake: Directory, token: str, known: dict[str, str]
     return known[digest]
 
 
-def _is_whole(name: str, lake: Directory) -> bool:
+def _is_undamaged(name: str, lake: Directory) -> bool:
     """Return whether a carried file exists, and its bytes have the digest in its name."""
     path = f"{UNMANAGED_DIRECTORY}/{name}"
     return lake.is_file(path) and digest_of(lake.source(path)) == digest_in(name)

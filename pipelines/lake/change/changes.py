@@ -31,7 +31,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import pyarrow as pa
 
-from statelake.pipelines.lake.catalog.unmanaged_state import refuse_kept_as_bytes
+from statelake.pipelines.lake.catalog.unmanaged_state import refuse_unmanaged_keyed
 from statelake.pipelines.lake.tables.records import AnyState, OperatorRecord, SnapshotRecord
 from statelake.pipelines.yaml_lines import read_yaml
 from statelake.state_core.errors import (
@@ -88,8 +88,8 @@ class ValueChange:
         spec: The text of `value`, if it was given as one. It says more than the snapshot: whether
             a new field is `int` or `Integer`, and so begins as 0 or as null.
         drops: The fields that may be lost, by path; None if any may.
-        held: What the file says of the state that a migration leaves as it is, as in `HELD`, and
-            its operator's `key`.
+        expected: What the file has of the state that a migration leaves as it is, as in `HELD`,
+            and its operator's `key`.
     """
 
     operator: str
@@ -98,7 +98,7 @@ class ValueChange:
     expressions: Mapping[str, str] = field(default_factory=dict)
     spec: TypeSpec | None = None
     drops: frozenset[str] | None = None
-    held: Mapping[str, Any] = field(default_factory=dict)
+    expected: Mapping[str, Any] = field(default_factory=dict)
 
     def digest(self) -> str:
         """The digest of the change, which differs for another state, type or expression."""
@@ -212,12 +212,12 @@ def resolve_changes(
 
 def _without_switch(change: Change, switches: Mapping[tuple[str, str], bool]) -> Change:
     """Return a change without a check of the old TTL, if a switch sets the TTL of the file."""
-    if isinstance(change, TtlChange) or "ttl" not in change.held:
+    if isinstance(change, TtlChange) or "ttl" not in change.expected:
         return change
-    if switches.get((change.operator, change.state)) is not change.held["ttl"]:
+    if switches.get((change.operator, change.state)) is not change.expected["ttl"]:
         return change
-    expected = {name: value for name, value in change.held.items() if name != "ttl"}
-    return replace(change, held=expected)
+    expected = {name: value for name, value in change.expected.items() if name != "ttl"}
+    return replace(change, expected=expected)
 
 
 def _values_of(state: AnyState) -> TypeSerializer:
@@ -301,7 +301,7 @@ def resolve_change(
         for state in operator.all_states
     ]
     wanted = f"{change.operator}/{change.state}"
-    refuse_kept_as_bytes(record, wanted)
+    refuse_unmanaged_keyed(record, wanted)
     raise NotFoundError(
         f"snapshot {record.snapshot_id} has no state {wanted}",
         remedy=f"it has: {', '.join(names) or 'none'}{did_you_mean(wanted, names)}",
@@ -352,13 +352,13 @@ def _refuse_unlike(change: ValueChange, operator: OperatorRecord, info: StateMet
     Raises:
         IncompatibleError: The file says another kind, key or namespace, or another time to live.
     """
-    if not change.held:
+    if not change.expected:
         return
     actual = asdict(StateType.of(info))
-    if "key" in change.held:
+    if "key" in change.expected:
         key = operator.key_serializer and parse_key_serializer(operator.key_serializer).snapshot
         actual["key"] = key and type_text(key)
-    for name, expected in change.held.items():
+    for name, expected in change.expected.items():
         if expected != actual[name]:
             switch = f"{change.operator}/{change.state}={'on' if expected else 'off'}"
             remedy = f"switch it with --ttl {switch}, or " if name == "ttl" else ""

@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
-from statelake.pipelines.lake.catalog.unmanaged_state import refuse_kept_as_bytes
+from statelake.pipelines.lake.catalog.unmanaged_state import refuse_unmanaged_keyed
 from statelake.pipelines.lake.change.changes import Change, ValueChange, value_before
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.pipelines.requests.changes import Migrate
@@ -260,7 +260,7 @@ class _Drafts:
         ]
         fitting = [name for name in fitting if len(word) > len(name)]
         if not fitting:
-            refuse_kept_as_bytes(self.record, word)
+            refuse_unmanaged_keyed(self.record, word)
             names = sorted(f"{label}/{state}" for label, state in set(self.names.values()))
             raise NotFoundError(
                 f"{word!r} begins with no state of snapshot {self.record.snapshot_id}, and is to be"

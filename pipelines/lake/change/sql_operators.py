@@ -21,9 +21,9 @@ from statelake.state_core.plans.plan import Plan, PlanNode
 from statelake.state_core.plans.topology import (
     SOURCE,
     Shape,
-    name_in_uid,
+    find_shape,
     operator_ids_of,
-    shape_in,
+    uid_name,
 )
 
 
@@ -53,7 +53,7 @@ class Named:
     def identity(self, node: PlanNode, name: str) -> Identity | None:
         """Return the identity of an operator of the new job; None if it has none of that name."""
         if not self.new:
-            uid = self.connectors.get(node.id) or node.own_uid or f"{node.id}_{name}"
+            uid = self.connectors.get(node.id) or node.function_uid or f"{node.id}_{name}"
             return (
                 Identity(operator_id_of_uid(uid), uid)
                 if name or node.id in self.connectors
@@ -97,7 +97,7 @@ def named_anew(record: SnapshotRecord, match: PlanMatch, like: Snapshot | None) 
     """
     shape, nodes = _by_topology(record, match.old)
     named = {
-        number: {each: name_in_uid(match.old, number, name, shape) for each, name in by_id.items()}
+        number: {each: uid_name(match.old, number, name, shape) for each, name in by_id.items()}
         for number, by_id in nodes.items()
     }
     by_id = {} if like is None else {
@@ -122,7 +122,7 @@ def _by_topology(record: SnapshotRecord, plan: Plan) -> tuple[Shape, dict[int, d
     stateful = _with_state(record)
     every = [each.operator_id for each in unmanaged_metadata(record).operators]
     keyed = [each.operator_id for each in record.operators if each.states]
-    shape = shape_in(plan, stateful, every, keyed)
+    shape = find_shape(plan, stateful, every, keyed)
     if shape is None:
         raise IncompatibleError(
             "the ids of the snapshot's operators do not follow from the old plan",
@@ -185,7 +185,7 @@ def liked_operators(like: Snapshot | None, match: PlanMatch, named: Named) -> di
              if each.keyed_states}  # fmt: skip
     if not operators or not named.new:
         return operators
-    shape = shape_in(match.new, operators)  # its connectors may be others, such as empty tables
+    shape = find_shape(match.new, operators)  # its connectors may be others, such as empty tables
     if shape is None:
         raise IncompatibleError(
             "the ids of the operators of --like do not follow from the new plan",

@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.unmanaged_state import (
     KEYED,
-    ids_kept_as_bytes,
+    unmanaged_keyed_ids,
     unmanaged_metadata,
 )
 from statelake.pipelines.lake.change.folding import (
@@ -159,7 +159,7 @@ class StateUpgrade:
         state: Its name.
         name: Its name in the new job.
         meta_info: The meta info of its rows in the new job, with the old name and time to live.
-        parts: The changes of its rows; empty if they stay.
+        new_parts: The changes of its rows; empty if they stay.
         merged: How values of keys that become equal are merged, as for `Select`.
         ttl: Whether time to live is switched on (True) or off (False); None if it stays.
         names: The names that the new plan gives to the fields of its rows.
@@ -168,7 +168,7 @@ class StateUpgrade:
     state: str
     name: str
     meta_info: bytes = field(repr=False)
-    parts: Mapping[ValuePlace, NewPart] = field(default_factory=dict)
+    new_parts: Mapping[ValuePlace, NewPart] = field(default_factory=dict)
     merged: tuple[str, ...] | None = None
     ttl: bool | None = None
     names: RowNames = field(default=NO_NAMES, repr=False)  # not a part of the digest
@@ -176,11 +176,11 @@ class StateUpgrade:
     @property
     def has_new_rows(self) -> bool:
         """Return whether its rows get other columns."""
-        return any(isinstance(part, tuple) for part in self.parts.values())
+        return any(isinstance(part, tuple) for part in self.new_parts.values())
 
     def digested(self) -> bytes:
         """Return what is in the plan's digest, in a form that never changes: lakes keep digests."""
-        rows = {place: part for place, part in self.parts.items() if isinstance(part, tuple)}
+        rows = {place: part for place, part in self.new_parts.items() if isinstance(part, tuple)}
         changes = ", ".join(
             f"{place!r}: RowChange(old={tuple(each.old for each in row)!r},"
             f" initial={tuple(each.initial for each in row)!r},"
@@ -188,7 +188,7 @@ class StateUpgrade:
             f" counted={tuple(each.counted for each in row)!r})"
             for place, row in rows.items()
         )
-        bits = [part.bits for part in self.parts.values() if isinstance(part, Bits)]
+        bits = [part.bits for part in self.new_parts.values() if isinstance(part, Bits)]
         text = (
             f"StateUpgrade(state={self.state!r}, name={self.name!r}, changes={{{changes}}},"
             f" merges={rows.keys() == {ValuePlace.USER_KEY}!r}, ttl={self.ttl!r})"
@@ -208,7 +208,7 @@ class OperatorUpgrade:
         keys: The new key serializers, by operator id, of keys with other types or another order.
         entries: The entries of the old operator.
         fate: The fate of its state, checked against the snapshot.
-        why: Reasons, each a sentence.
+        reasons: Reasons, each a sentence.
         folds: The columns that are computed from other rows, by the id of the operator.
     """
 
@@ -218,7 +218,7 @@ class OperatorUpgrade:
     keys: Mapping[str, bytes] = field(default_factory=dict)
     entries: int = 0
     fate: Fate = Fate.KEEPS
-    why: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
     folds: Mapping[str, FoldUpgrade] = field(default_factory=dict)
 
     @property
@@ -280,7 +280,7 @@ def plan_sql_upgrade(
         named = (named_by_topology if no_uids else named_by_uid)(record, match)
     match = with_held(match, named.old)
     liked = liked_operators(like, match, named)
-    as_bytes = ids_kept_as_bytes(record)
+    as_bytes = unmanaged_keyed_ids(record)
     upgrades = [
         _operator_upgrade(record, each, named, liked, match.new.flink, as_bytes)
         for each in match.operators
@@ -304,9 +304,9 @@ def _operator_upgrade(
     kept = {each: Identity(each) for each in names if each in as_bytes}
     if old is None or new is None:
         fate = Fate.LOST if kept else _new_fate(match, names, records)
-        return OperatorUpgrade(match, kept, entries=entries, fate=fate, why=match.why)
+        return OperatorUpgrade(match, kept, entries=entries, fate=fate, reasons=match.why)
     if match.fate is Fate.LOST:
-        return OperatorUpgrade(match, kept, entries=entries, fate=Fate.LOST, why=match.why)
+        return OperatorUpgrade(match, kept, entries=entries, fate=Fate.LOST, reasons=match.why)
     identities = _identities(named, names, old.node, new.node)
     nameless = {each for each, name in names.items() if not name} - identities.keys()
     states: list[StateUpgrade] = []
@@ -342,7 +342,7 @@ def _operator_upgrade(
             try:
                 upgrade = _state_upgrade(state, match, identity.operator_id, like, flink)
                 if upgrade is not None and upgrade.has_new_rows and match.fold is not None:
-                    source = _holding(record, named, match.fold, operator)
+                    source = _fold_source(record, named, match.fold, operator)
                     if source is not None:
                         folds[operator.operator_id] = _fold_upgrade(source, match, upgrade)
             except StateError as error:
@@ -406,7 +406,7 @@ def _new_fate(
     return match.fate
 
 
-def _holding(
+def _fold_source(
     record: SnapshotRecord, named: Named, fold: Fold, operator: OperatorRecord
 ) -> OperatorRecord | None:
     """Return the operator whose rows are added up; None if neither it nor the aggregate has rows.
@@ -669,10 +669,10 @@ class _SqlUpgrade(Derivation):
         self.lake = lake
         self.inexact = inexact
         self.applied = plan.digest()
-        self.of = {each: of for of in plan.operators for each in of.operators}
+        self.upgrades = {each: of for of in plan.operators for each in of.operators}
         self.states = {
             (operator_id, state.state): state
-            for operator_id, of in self.of.items()
+            for operator_id, of in self.upgrades.items()
             for state in of.states
         }
         self.folded: dict[str, TableChange] = {}  # by table
@@ -684,16 +684,16 @@ class _SqlUpgrade(Derivation):
     ) -> Sequence[OperatorRecord]:
         """Leave out operators and states that are not kept."""
         self.metadata = unmanaged_metadata(record)
-        going = {each.operator_id for each in self.metadata.operators} - set(self.of)
-        refuse_cut_channels(self.metadata.operators, going)
+        dropped_ids = {each.operator_id for each in self.metadata.operators} - set(self.upgrades)
+        refuse_cut_channels(self.metadata.operators, dropped_ids)
         self.metadata.operators = [
-            each for each in self.metadata.operators if each.operator_id in self.of
+            each for each in self.metadata.operators if each.operator_id in self.upgrades
         ]
-        going_on = [
+        kept_operators = [
             # tables of keys that move are read with the old key serializers
-            each if self.of[each.operator_id].match.keys else self._keyed(each)
+            each if self.upgrades[each.operator_id].match.keys else self._keyed(each)
             for each in record.operators
-            if each.operator_id in self.of
+            if each.operator_id in self.upgrades
         ]
         kept = [
             operator.with_states(
@@ -701,7 +701,7 @@ class _SqlUpgrade(Derivation):
                  if (operator.operator_id, each.name) in self.states],
                 operator.operator_states,
             )
-            for operator in going_on
+            for operator in kept_operators
         ]  # fmt: skip
         self.rewriter = rewriter
         if rewriter is None:
@@ -713,7 +713,7 @@ class _SqlUpgrade(Derivation):
         self, operator: OperatorRecord, record: SnapshotRecord, rewriter: TableRewriter
     ) -> OperatorRecord:
         """Compute an aggregate's new columns, if any; return the operator with their views."""
-        fold = self.of[operator.operator_id].folds.get(operator.operator_id)
+        fold = self.upgrades[operator.operator_id].folds.get(operator.operator_id)
         if fold is None:
             return operator
         (state,) = (each for each in operator.states if each.name == ACCUMULATORS)
@@ -778,7 +778,7 @@ class _SqlUpgrade(Derivation):
 
     def _keyed(self, operator: OperatorRecord) -> OperatorRecord:
         """Return the operator with its new key serializer, also in its timers."""
-        of = self.of[operator.operator_id]
+        of = self.upgrades[operator.operator_id]
         key = of.keys.get(operator.operator_id)
         if key is None:
             return operator
@@ -794,7 +794,7 @@ class _SqlUpgrade(Derivation):
 
     def _key_names(self, operator: OperatorRecord) -> list[str]:
         """Return the names of the columns of a key, in the new order if that changes."""
-        match = self.of[operator.operator_id].match
+        match = self.upgrades[operator.operator_id].match
         if not match.keys or match.new is None or not operator.node:
             return operator.key_names
         return list(plain_names(match.new.key_names))
@@ -805,7 +805,7 @@ class _SqlUpgrade(Derivation):
         for operator in self.begin(record):
             paths += [table.path for table in operator.tables]
             new = list(self._new_paths(operator).items())
-            fold = self.of[operator.operator_id].folds.get(operator.operator_id)
+            fold = self.upgrades[operator.operator_id].folds.get(operator.operator_id)
             for column in () if fold is None else fold.views:
                 (state,) = (each for each in operator.states if each.name == ACCUMULATORS)
                 new.append((state.table, _path_of(state.table, column.view)))
@@ -848,14 +848,14 @@ class _SqlUpgrade(Derivation):
         if not states:  # of operator state
             return None
         upgrade = self.states[operator.operator_id, states[0].name]
-        of = self.of[operator.operator_id]
+        of = self.upgrades[operator.operator_id]
         key = of.keys.get(operator.operator_id) if of.match.keys else None
-        if not upgrade.parts and upgrade.ttl is None and key is None:
+        if not upgrade.new_parts and upgrade.ttl is None and key is None:
             return None
         layout = layout_of(self.lake, operator, table)
         assert isinstance(layout, KeyGroupLayout)  # noqa: S101 - of keyed state
         transforms: list[Transform] = []
-        parts = dict(upgrade.parts)
+        parts = dict(upgrade.new_parts)
         if parts:
             # rows that stay as they are keep the names that they have in the files
             names = replace(upgrade.names, key=tuple(operator.key_names))
@@ -888,7 +888,7 @@ class _SqlUpgrade(Derivation):
         return replace(record, operators=operators, metadata=metadata, applied=self.applied)
 
     def _renamed(self, operator: OperatorRecord) -> OperatorRecord:
-        of = self.of[operator.operator_id]
+        of = self.upgrades[operator.operator_id]
         if of.match.keys:
             operator = self._keyed(operator)
         states, renamed_in = [], set()
@@ -918,14 +918,14 @@ class _SqlUpgrade(Derivation):
         return replace(renamed, node=node.label, query=node.title[:LONGEST_QUERY])
 
     def _renamed_metadata(self, operator: OperatorMetadata) -> OperatorMetadata:
-        new = self.of[operator.operator_id].operators[operator.operator_id]
+        new = self.upgrades[operator.operator_id].operators[operator.operator_id]
         return replace(
             operator, operator_id=new.operator_id, uid=new.uid if operator.uid else "",
             name=self._name(operator.operator_id, operator.name),
         )  # fmt: skip
 
     def _name(self, operator_id: str, name: str) -> str:
-        match = self.of[operator_id].match
+        match = self.upgrades[operator_id].match
         assert match.old is not None  # noqa: S101 - by its states
         old, new = match.old.node, match.node
         return name.replace(old.label, new.label).replace(f"[{old.id}]", f"[{new.id}]")

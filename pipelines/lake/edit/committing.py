@@ -17,7 +17,7 @@ from deltalake import Schema
 
 from statelake.pipelines.lake.catalog.attempts import settle_attempts
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.catalog.deletions import UNDO
+from statelake.pipelines.lake.catalog.deletions import UNDO_MAKER
 from statelake.pipelines.lake.edit.rewriting import (
     ChildSnapshot,
     Derivation,
@@ -128,8 +128,8 @@ class _Commit(Derivation):
         foreign: list[str] = []
         for version, maker in _entries_behind(self.lake, table):
             owners = self.owners.get((table.path, version), [])
-            if maker.startswith(UNDO):
-                undone.add(maker.removeprefix(UNDO))
+            if maker.startswith(UNDO_MAKER):
+                undone.add(maker.removeprefix(UNDO_MAKER))
             elif owners:
                 foreign.append(f"{version} (of snapshot {', '.join(map(repr, owners))})")
             elif maker and maker not in undone:

@@ -19,7 +19,7 @@ from statelake.pipelines.lake.catalog.recorded_sources import (
     sources_among,
 )
 from statelake.pipelines.lake.catalog.unmanaged_state import (
-    refuse_kept_as_bytes,
+    refuse_unmanaged_keyed,
     unmanaged_metadata,
 )
 from statelake.pipelines.lake.edit.edit_results import EditResult, StateChange, state_sizes
@@ -344,7 +344,7 @@ class _Edit(Derivation):
         for name, file in self.edit.keep_keys.items():
             operator = self._with_state(name)
             if not operator.states:
-                refuse_kept_as_bytes(self.merged, name)
+                refuse_unmanaged_keyed(self.merged, name)
             kept = read_kept_keys(file, self.rewriter.lake.location, operator)
             self._transform(
                 operator, [keyed_table.path for keyed_table in operator.keyed_tables], kept
@@ -479,14 +479,14 @@ class _Edit(Derivation):
         for operator in self.operators:
             if operator.operator_id == operator_id:
                 return operator
-        refuse_kept_as_bytes(self.merged, name)
+        refuse_unmanaged_keyed(self.merged, name)
         raise NotFoundError(f"operator {name!r} has no state", remedy="name one that has some")
 
     def _find(self, name: str) -> tuple[OperatorRecord, str]:
         try:
             return find_state(self.operators, name, self.record.snapshot_id)
         except NotFoundError:
-            refuse_kept_as_bytes(self.merged, name)
+            refuse_unmanaged_keyed(self.merged, name)
             raise
 
     def _id(self, name: str) -> str:

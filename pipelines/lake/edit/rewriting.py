@@ -22,7 +22,7 @@ from statelake.pipelines.engine_choice import choose_engine
 from statelake.pipelines.lake.catalog.attempts import Attempt
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.recorded_sources import check_edited_sources
-from statelake.pipelines.lake.catalog.unmanaged_state import without_unnamed
+from statelake.pipelines.lake.catalog.unmanaged_state import without_unused_files
 from statelake.pipelines.lake.edit.key_group_layout import KeyGroupLayout
 from statelake.pipelines.lake.edit.pieces import Piece, Rewritten, Rows, Staged, parts_by_piece
 from statelake.pipelines.lake.edit.subtask_layout import SubtaskLayout
@@ -247,7 +247,7 @@ def derive(
         derived = record.followed_by(
             name, derivation.origin, operators, rewriter.written, child.note
         )
-        derived = without_unnamed(derivation.finish(derived))
+        derived = without_unused_files(derivation.finish(derived))
         check_edited_sources(lake.location, record, derived)
         if not child.dry_run:
             derived = attempt.commit(derived)

@@ -39,9 +39,9 @@ from statelake.pipelines.engine import Engine, LocalEngine, Progress
 from statelake.pipelines.lake.catalog.attempts import (
     Heartbeat,
     refuse_during_erasure,
+    refuse_running,
     settle_attempts,
-    watch,
-    without_gone,
+    without_dead,
 )
 from statelake.pipelines.lake.catalog.catalog import (
     Catalog,
@@ -74,7 +74,7 @@ from statelake.pipelines.lake.erase.opaque_state import without_opaque_state
 from statelake.pipelines.lake.erase.own_versions import give_own_versions
 from statelake.pipelines.lake.erase.planning import (
     ErasurePlan,
-    FoundFile,
+    MatchedFile,
     Planner,
     not_erased,
     records_of,
@@ -118,22 +118,22 @@ class ErasureResult(Printed):
     Attributes:
         request: Its id.
         resumed: Whether an interrupted erasure was continued.
-        said: The content of its record: the found and the deleted rows and files.
+        content: The content of its record: the found and the deleted rows and files.
         record: Its record.
         begun: The erasure that was continued, if it was begun for something else.
     """
 
-    JSON = ("request", "resumed", "begun?", "*said", "digest=record.digest")
+    JSON = ("request", "resumed", "begun?", "*content", "digest=record.digest")
 
     request: str
     resumed: bool
-    said: Mapping[str, Any]
+    content: Mapping[str, Any]
     record: AuditRecord
     begun: ErasureResult | None = None
 
     def lines(self) -> Iterator[str]:
         """Yield the text form: lines and tables."""
-        content = self.said
+        content = self.content
         if self.begun is not None:
             yield f"{self.request} was begun for something else, which is erased, too:"
             yield from self.begun.lines()
@@ -147,7 +147,7 @@ class ErasureResult(Printed):
 
 @dataclass(frozen=True)
 class _Options:
-    whole: bool
+    all_rows: bool
     secret: bytes
     requested_by: str
     engine: Engine
@@ -185,7 +185,7 @@ def erase(
     request: ErasureRequest,
     jobs: Sequence[str] = (),
     *,
-    whole: bool = False,
+    all_rows: bool = False,
     secret: bytes = b"",
     requested_by: str = "",
     engine: Engine | None = None,
@@ -198,7 +198,7 @@ def erase(
         lake: The lake.
         request: The request.
         jobs: The jobs from whose snapshots is erased; all by default.
-        whole: Whether a predicate may be true of every row of a state.
+        all_rows: Whether a predicate may be true of every row of a state.
         secret: The key of the hash by which the record identifies the request.
         requested_by: Who requests it; the user of this process by default.
         engine: The engine that rewrites files.
@@ -217,7 +217,12 @@ def erase(
     refuse_telling_id(request)  # before the claim, which stays in the log
     audit_records(lake)  # fail early: no record can be added if these can't be read
     options = _Options(
-        whole, secret, requested_by or requester_here(), engine or LocalEngine(), progress, approve
+        all_rows,
+        secret,
+        requested_by or requester_here(),
+        engine or LocalEngine(),
+        progress,
+        approve,
     )
     done = Erasure(lake, request, jobs, options).run()
     return _erased_the_rest(lake, request, jobs, options, done) if done.resumed else done
@@ -257,7 +262,7 @@ def _erased_the_rest(
             place=error.place,
             remedy="; ".join(filter(None, [error.remedy, "then give the same request again"])),
         ) from error
-    for place, changelog in changelogs_of(begun.said):  # only its keys tell its changes there
+    for place, changelog in changelogs_of(begun.content):  # only its keys tell its changes there
         raise ConflictError(
             f"erasure {given.request!r} was begun for something else, of which changes may be left"
             f" in the changelog {changelog}; all else of both is erased",
@@ -272,24 +277,24 @@ class Erasure:
 
     Args:
         lake: The lake.
-        asked: The request.
+        erasure: The request.
         jobs: The jobs; all if empty.
         options: The options of `erase`.
     """
 
     def __init__(
-        self, lake: Catalog, asked: ErasureRequest, jobs: Sequence[str], options: _Options
+        self, lake: Catalog, erasure: ErasureRequest, jobs: Sequence[str], options: _Options
     ) -> None:
         self.lake = lake
-        self.asked = asked
+        self.erasure = erasure
         self.options = options
-        self.words = words_of(asked, parts=True)
+        self.words = words_of(erasure, parts=True)
         self.token = uuid.uuid4().hex[:16]
         self.claim = ErasureClaim(
             jobs=list(jobs), every_job=not jobs, token=self.token, switched=False, replaced={},
             said={}, process=this_process(),
         )  # fmt: skip
-        self.files: list[FoundFile] = []
+        self.files: list[MatchedFile] = []
         self.rewritten: list[Rewritten] = []
         self.replaced: dict[str, dict[str, DataFile | None]] = {}
         self.records: dict[str, list[SnapshotRecord]] = {}
@@ -311,7 +316,7 @@ class Erasure:
                 getattr(self, step)()
         if self.added is None:
             raise LakeError("the erasure was not recorded")
-        return ErasureResult(self.asked.request, start > 0, self._said, self.added)
+        return ErasureResult(self.erasure.request, start > 0, self._said, self.added)
 
     def _first_step(self) -> int:
         """Return the first step: 0, or the one after the switch of an interrupted process.
@@ -319,14 +324,14 @@ class Erasure:
         Raises:
             ConflictError: That process is running, or another one has taken over.
         """
-        request = self.asked.request
+        request = self.erasure.request
         claims = self.lake.version().claims
         before = claims.erasures.get(request)
         if before is not None:
             if not is_this_process(before.process) and not is_gone(before.process):
                 self._watch(before)
-            refuse_other_snapshots(before.said, self.asked)
-            refuse_fewer_places(before.said, self.asked)
+            refuse_other_snapshots(before.said, self.erasure)
+            refuse_fewer_places(before.said, self.erasure)
         if before is None or not before.switched:  # no snapshot was changed
             self.claim = replace(self.claim, jobs=self.claim.jobs or all_jobs(self.lake))
             return 0
@@ -336,7 +341,9 @@ class Erasure:
         )  # fmt: skip
         self.replaced = {table: _units(files) for table, files in before.replaced.items()}
         self._said = before.said
-        self.asked = replace(self.asked, carried=before.said.get("carried", self.asked.carried))
+        self.erasure = replace(
+            self.erasure, carried=before.said.get("carried", self.erasure.carried)
+        )
         self.lake.transact(partial(self._taken, before.token))
         return SWITCH + 1
 
@@ -346,13 +353,13 @@ class Erasure:
         Raises:
             ConflictError: Another process has taken it.
         """
-        claim = version.claims.erasures.get(self.asked.request)
+        claim = version.claims.erasures.get(self.erasure.request)
         if claim is None or claim.token != before:
             raise ConflictError(
-                f"erasure {self.asked.request!r} is continued by another process, or has ended",
+                f"erasure {self.erasure.request!r} is continued by another process, or has ended",
                 remedy="this process changed nothing; see `statelake audit`",
             )
-        return CatalogChange(version.claims.with_erasure(self.asked.request, self.claim))
+        return CatalogChange(version.claims.with_erasure(self.erasure.request, self.claim))
 
     def take(self) -> None:
         """Close the jobs, once no other process writes to them.
@@ -370,11 +377,11 @@ class Erasure:
         return claims.attempts if self.claim.every_job else claims.attempts_on(self.claim.jobs)
 
     def _closed(self, version: CatalogVersion) -> CatalogChange:
-        request = self.asked.request
+        request = self.erasure.request
         if self.claim.every_job:
             jobs = sorted({*self.claim.jobs, *version.jobs()})
             self.claim = replace(self.claim, jobs=jobs)
-        claims = without_gone(version.claims)
+        claims = without_dead(version.claims)
         for job in self.claim.jobs:
             refuse_during_erasure(claims, job, request)
         before = claims.erasures.get(request)
@@ -389,8 +396,8 @@ class Erasure:
 
     def _watch(self, claim: ErasureClaim) -> None:
         """Refuse to go on if the process of a claim seems to be running."""
-        what = f"erasure {self.asked.request!r} is running"
-        watch(self.lake.directory, {claim.token: claim.process}, what)
+        what = f"erasure {self.erasure.request!r} is running"
+        refuse_running(self.lake.directory, {claim.token: claim.process}, what)
 
     def _own(self, claims: Claims) -> ErasureClaim:
         """Return this process's claim.
@@ -398,10 +405,10 @@ class Erasure:
         Raises:
             ConflictError: Another process has taken it.
         """
-        claim = claims.erasures.get(self.asked.request)
+        claim = claims.erasures.get(self.erasure.request)
         if claim is None or claim.token != self.token:
             raise ConflictError(
-                f"erasure {self.asked.request!r} was taken over by another process, which saw no "
+                f"erasure {self.erasure.request!r} was taken over by another process, which saw no "
                 f"sign of life",
                 remedy="let that process end it; or give the same request again",
             )
@@ -417,16 +424,16 @@ class Erasure:
             EncodeError: State can't be searched, or a predicate is true of all rows.
         """
         self.records = records_of(self.lake, self.claim.jobs)
-        planner = Planner(self.lake, self.asked, self.records, self.options.engine)
+        planner = Planner(self.lake, self.erasure, self.records, self.options.engine)
         self._stack.callback(planner.close)
         planner.tasks.refuse_running()
         plan, self.files = planner.find(self.options.progress)
-        refuse_plan(plan, self.asked, whole=self.options.whole)
-        refuse_held(self.lake, plan.changed(self.asked))
+        refuse_plan(plan, self.erasure, all_rows=self.options.all_rows)
+        refuse_held(self.lake, plan.changed(self.erasure))
         for job, path in self._table_paths():
             self._check_table(job, path)
         # the token identifies this erasure of the request, so that it gets only one record
-        self._said = {**plan.said(self.asked, self.options.secret), "token": self.token}
+        self._said = {**plan.record_content(self.erasure, self.options.secret), "token": self.token}
 
     def _table_paths(self) -> Iterator[tuple[str, str]]:
         for job, records in self.records.items():
@@ -477,8 +484,8 @@ class Erasure:
         for records in self.records.values():
             for record in records:
                 new = self._erased(record, results)
-                if new != record and self.asked.of_snapshot(record.snapshot_id):
-                    changed.append(replace(new, erased=[*record.erased, self.asked.request]))
+                if new != record and self.erasure.of_snapshot(record.snapshot_id):
+                    changed.append(replace(new, erased=[*record.erased, self.erasure.request]))
         planned = _digests(self.records)
         done = replace(
             self.claim, switched=True, said=dict(self._said),
@@ -496,7 +503,7 @@ class Erasure:
                     "a snapshot was added or dropped during the search",
                     remedy="nothing was changed: give the same request again",
                 )
-            claims = version.claims.with_erasure(self.asked.request, done)
+            claims = version.claims.with_erasure(self.erasure.request, done)
             return CatalogChange(claims, edits=rows_edits(changed))
 
         self.lake.transact(decide)
@@ -508,7 +515,7 @@ class Erasure:
         """Return a snapshot without the erased rows; an equal one if it has no such rows."""
         operators = [self._erased_operator(operator, results) for operator in record.operators]
         record = replace(record.with_operators(operators), note=without_words(record, self.words))
-        return without_opaque_state(record) if self.asked.carried == "drop" else record
+        return without_opaque_state(record) if self.erasure.carried == "drop" else record
 
     def _erased_operator(
         self, operator: OperatorRecord, results: Mapping[tuple[str, str], Rewritten]
@@ -545,12 +552,12 @@ class Erasure:
                 gone = {old: new for old, new in files.items() if (path, old) not in kept}
                 rewrite_log(table, gone)
         changed = give_own_versions(
-            self.lake, self.asked, self.records, kept, self.replaced, self.token
+            self.lake, self.erasure, self.records, kept, self.replaced, self.token
         )
 
         def decide(version: CatalogVersion) -> CatalogChange:
             self._own(version.claims)
-            return CatalogChange(edits=rows_edits(changed, held=True))
+            return CatalogChange(edits=rows_edits(changed, on_hold=True))
 
         if changed:
             self.lake.transact(decide)
@@ -574,13 +581,13 @@ class Erasure:
 
     def erase_task_state(self) -> None:
         """Erase from the state of runs and tasks; it may be repeated."""
-        TaskState(self.lake, self.asked, self.records).erase()
+        TaskState(self.lake, self.erasure, self.records).erase()
 
     def record(self) -> None:
         """Add the result to the records."""
         self._own(self.lake.version().claims)
         requested_by = self.options.requested_by
-        self.added = add_record(self.lake, "erase", self.asked.request, requested_by, self._said)
+        self.added = add_record(self.lake, "erase", self.erasure.request, requested_by, self._said)
 
     def close(self) -> None:
         """Open the jobs to other writers again."""
@@ -588,10 +595,10 @@ class Erasure:
 
     def _opened(self, version: CatalogVersion) -> CatalogChange | None:
         """Remove the claim, if it is this process's own."""
-        claim = version.claims.erasures.get(self.asked.request)
+        claim = version.claims.erasures.get(self.erasure.request)
         if claim is None or claim.token != self.token:
             return None
-        return CatalogChange(version.claims.without_erasure(self.asked.request))
+        return CatalogChange(version.claims.without_erasure(self.erasure.request))
 
     def _take_back(self) -> None:
         """Undo an erasure that did not switch.
@@ -599,7 +606,7 @@ class Erasure:
         The claim is removed first: without it, a switch whose response was lost can't succeed.
         """
         try:
-            claim = self.lake.version().claims.erasures.get(self.asked.request)
+            claim = self.lake.version().claims.erasures.get(self.erasure.request)
             if claim is not None and claim.token == self.token and claim.switched:
                 return  # the response was lost: the same request continues
             self.lake.transact_to_free(self._opened)
@@ -620,17 +627,19 @@ class Erasure:
             )
 
 
-def rows_edits(records: Iterable[SnapshotRecord], *, held: bool = False) -> dict[str, RowsEdit]:
+def rows_edits(records: Iterable[SnapshotRecord], *, on_hold: bool = False) -> dict[str, RowsEdit]:
     """Return the edits that replace the rows of snapshots.
 
     Args:
         records: The new records.
-        held: Whether rows with a hold are replaced as well, and keep it.
+        on_hold: Whether rows with a hold are replaced as well, and keep it.
     """
     rows_by_job: dict[str, dict[str, dict[str, object]]] = {}
     for record in records:
         rows_by_job.setdefault(record.job, {})[record.snapshot_id] = record.to_row()
-    return {job: partial(rows_replaced, job, rows, held=held) for job, rows in rows_by_job.items()}
+    return {
+        job: partial(rows_replaced, job, rows, on_hold=on_hold) for job, rows in rows_by_job.items()
+    }
 
 
 def _digests(records: Mapping[str, Sequence[SnapshotRecord]]) -> dict[tuple[str, str], str]:

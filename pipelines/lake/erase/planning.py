@@ -14,7 +14,7 @@ from statelake.pipelines.lake.catalog.deletions import file_sizes
 from statelake.pipelines.lake.catalog.snapshot_names import absent_snapshot
 from statelake.pipelines.lake.catalog.unmanaged_state import (
     UNMANAGED_DIRECTORY,
-    refuse_kept_as_bytes,
+    refuse_unmanaged_keyed,
 )
 from statelake.pipelines.lake.edit.rewriting import (
     RewriteTask,
@@ -43,7 +43,7 @@ from statelake.state_core.printable import Printed, Table, bytes_text
 
 
 @dataclass(frozen=True)
-class FoundFile:
+class MatchedFile:
     """A file with rows to erase, or several of the same key groups.
 
     Attributes:
@@ -62,7 +62,7 @@ class FoundFile:
 
 
 @dataclass
-class FoundState:
+class MatchedState:
     """The rows to erase of one state.
 
     Attributes:
@@ -95,7 +95,7 @@ class ErasurePlan(Printed):
         rows: The rows that are dropped or lose elements, each once.
         files: The files that are rewritten.
         file_bytes: Their bytes.
-        snapshots_found: The snapshots with such rows, as job and id.
+        matched_snapshots: The snapshots with such rows, as job and id.
         notes: Snapshots whose note repeats a word of the request, as job and id.
         opaque: Snapshots with state that can't be searched, as job and id.
         emptied_states: States whose every row matches a predicate.
@@ -106,12 +106,13 @@ class ErasurePlan(Printed):
         leftover_runs: Leftovers of runs, which are deleted completely.
         key_in_leftovers: Whether a key is in these leftovers.
         carried: The treatment of state that can't be searched: `drop`, `keep`, or empty.
-        whole: Whether a predicate may match every row of a state.
+        all_rows: Whether a predicate may match every row of a state.
     """
 
     JSON = (
         "request", "planned", "jobs", "snapshots", "states", "rows", "files", "file_bytes",
-        "snapshots_found", "notes", "opaque", "whole=emptied_states", "elsewhere", "kept_for",
+        "snapshots_found=matched_snapshots", "notes", "opaque", "whole=emptied_states",
+        "elsewhere", "kept_for",
         "mentions=partial_matches", "left=leftover_runs", "holding=key_in_leftovers",
     )  # fmt: skip
     planned = True
@@ -119,11 +120,11 @@ class ErasurePlan(Printed):
     request: str
     jobs: list[str]
     snapshots: int
-    states: list[FoundState]
+    states: list[MatchedState]
     rows: int
     files: int
     file_bytes: int
-    snapshots_found: list[tuple[str, str]]
+    matched_snapshots: list[tuple[str, str]]
     notes: list[tuple[str, str]]
     opaque: list[tuple[str, str]]
     emptied_states: list[str]
@@ -133,12 +134,12 @@ class ErasurePlan(Printed):
     leftover_runs: list[str]
     key_in_leftovers: bool
     carried: str = ""
-    whole: bool = False
+    all_rows: bool = False
 
     def changed(self, request: ErasureRequest) -> set[tuple[str, str]]:
         """Return the snapshots that will change, as job and id."""
         dropped = self.opaque if request.carried == "drop" else []
-        return {*self.snapshots_found, *self.notes, *dropped}
+        return {*self.matched_snapshots, *self.notes, *dropped}
 
     @property
     def empty(self) -> bool:
@@ -155,7 +156,7 @@ class ErasurePlan(Printed):
         """The table of states with rows to erase."""
         return Table.of(
             f"{self.request} would erase {self.rows:,} rows in {self.files} files"
-            f" ({bytes_text(self.file_bytes)}), from {len(self.snapshots_found)} of"
+            f" ({bytes_text(self.file_bytes)}), from {len(self.matched_snapshots)} of"
             f" {self.snapshots} snapshots",
             ("<job", "<operator", "<state", ">rows:,", ">files", ">snapshots"),
             self.states,
@@ -166,7 +167,7 @@ class ErasurePlan(Printed):
         becomes = {
             "drop": "would be dropped (--carried drop)", "keep": "would be kept (--carried keep)"
         }.get(self.carried, "give --carried drop or --carried keep")  # fmt: skip
-        intended = "which --all allows" if self.whole else "if that is intended, give --all"
+        intended = "which --all allows" if self.all_rows else "if that is intended, give --all"
         yield self.table
         for job, snapshot_id in self.notes:
             yield f"the note of {snapshot_id} of {job} names it"
@@ -186,7 +187,7 @@ class ErasurePlan(Printed):
         yield from not_erased(self.kept_for, self.elsewhere)
         yield "nothing was written; --yes erases"
 
-    def said(self, request: ErasureRequest, secret: bytes) -> dict[str, Any]:
+    def record_content(self, request: ErasureRequest, secret: bytes) -> dict[str, Any]:
         """Return the content of the record, with only a keyed hash of the request."""
         return {
             "asked": keyed_digest(request, secret),
@@ -194,7 +195,7 @@ class ErasurePlan(Printed):
             "predicates": len(request.where),
             "jobs": self.jobs,
             "snapshots": self.snapshots,
-            "snapshots_erased_from": [list(names) for names in self.snapshots_found],
+            "snapshots_erased_from": [list(names) for names in self.matched_snapshots],
             "states": [asdict(state) for state in self.states],
             "rows": self.rows,
             "files": self.files,
@@ -269,7 +270,7 @@ class Planner:
 
     Args:
         lake: The lake.
-        asked: The request.
+        erasure: The request.
         records: The snapshots to search, by job.
         engine: The engine that searches files.
     """
@@ -277,20 +278,20 @@ class Planner:
     def __init__(
         self,
         lake: Catalog,
-        asked: ErasureRequest,
+        erasure: ErasureRequest,
         records: Mapping[str, Sequence[SnapshotRecord]],
         engine: Engine,
     ) -> None:
         self.lake = lake
-        self.asked = asked
-        self.records = {job: _asked_for(asked, of_job) for job, of_job in records.items()}
+        self.erasure = erasure
+        self.records = {job: _requested(erasure, of_job) for job, of_job in records.items()}
         self.others = [
             record
             for of_job in records.values()
             for record in of_job
-            if not asked.of_snapshot(record.snapshot_id)
+            if not erasure.of_snapshot(record.snapshot_id)
         ]
-        self.tasks = TaskState(lake, asked, self.records)
+        self.tasks = TaskState(lake, erasure, self.records)
         self.engine = engine
         self._fitting: set[str] = set()
         self._keys: dict[tuple[bytes, int, KeyNames], ErasedKeys] = {}
@@ -304,7 +305,7 @@ class Planner:
         """Close the DuckDB sessions."""
         self._stack.close()
 
-    def find(self, progress: Progress | None = None) -> tuple[ErasurePlan, list[FoundFile]]:
+    def find(self, progress: Progress | None = None) -> tuple[ErasurePlan, list[MatchedFile]]:
         """Search all files that may have rows to erase.
 
         Raises:
@@ -328,9 +329,9 @@ class Planner:
                 )
                 looked_at.append(file)
         self._refuse_unknown()
-        counts = self.engine.map(_rows_going, tasks, progress)
+        counts = self.engine.map(_dropped_rows, tasks, progress)
         found_files = [
-            (file, FoundFile(file.table.path, file.units, met, dropped, task))
+            (file, MatchedFile(file.table.path, file.units, met, dropped, task))
             for file, task, (met, dropped) in zip(looked_at, tasks, counts, strict=True)
             if met
         ]
@@ -355,15 +356,15 @@ class Planner:
     def _transforms(self, file: _SharedFile, span: FileSpan) -> list[Transform]:
         transforms: list[Transform] = []
         operator = file.operator
-        if self.asked.keys and file.table.path in {state.table for state in operator.states}:
+        if self.erasure.keys and file.table.path in {state.table for state in operator.states}:
             names = self._key_names.get((file.record.job, operator.operator_id), ())
             name = operator.key_serializer, operator.max_parallelism, names
             if name not in self._keys:
-                self._keys[name], fitting = erased_keys(operator, self.asked.keys, names)
+                self._keys[name], fitting = erased_keys(operator, self.erasure.keys, names)
                 self._fitting |= fitting
             if len(self._keys[name].keys):
                 transforms.append(self._keys[name].of_span(span))
-        for state_name, predicate in self.asked.where.items():
+        for state_name, predicate in self.erasure.where.items():
             with suppress(NotFoundError):
                 owner, state = find_state([operator], state_name, file.record.snapshot_id)
                 self._named.add(state_name)
@@ -391,7 +392,7 @@ class Planner:
             NotFoundError: No snapshot has such a state.
             UnsupportedFormatError: The state is keyed state that is kept as bytes.
         """
-        for key in self.asked.keys:
+        for key in self.erasure.keys:
             if key not in self._fitting and self._keys:
                 types = {op.key_type for record in self._all() for op in record.operators}
                 raise EncodeError(
@@ -399,10 +400,10 @@ class Planner:
                     remedy=f"keys are of type {', '.join(sorted(types - {''}))}; write them as"
                     " `statelake dump` prints them",
                 )
-        for state_name in self.asked.where:
+        for state_name in self.erasure.where:
             if state_name not in self._named:
                 for record in self._all():
-                    refuse_kept_as_bytes(record, state_name)
+                    refuse_unmanaged_keyed(record, state_name)
                 operators = [op for record in self._all() for op in record.operators]
                 labels = sorted({operator.label for operator in operators})
                 states = {f"{op.label}/{state.name}" for op in operators for state in op.all_states}
@@ -413,30 +414,30 @@ class Planner:
                 )
 
     def _plan(
-        self, shared: Sequence[_SharedFile], found_files: Sequence[tuple[_SharedFile, FoundFile]]
+        self, shared: Sequence[_SharedFile], found_files: Sequence[tuple[_SharedFile, MatchedFile]]
     ) -> ErasurePlan:
-        states: dict[tuple[str, str, str], FoundState] = {}
+        states: dict[tuple[str, str, str], MatchedState] = {}
         owners: dict[tuple[str, str, str], set[str]] = {}
         everywhere: set[tuple[str, str]] = set()
         for file, going in found_files:
             everywhere.update(file.owners)
             for state, rows in going.rows.items():
                 name = file.record.job, file.operator.label, state
-                entry = states.setdefault(name, FoundState(*name))
+                entry = states.setdefault(name, MatchedState(*name))
                 entry.rows += rows
                 entry.files += len(going.units)
                 owners.setdefault(name, set()).update(snapshot for _, snapshot in file.owners)
         for name, entry in states.items():
             entry.snapshots = len(owners[name])
-        words = words_of(self.asked, parts=True)
+        words = words_of(self.erasure, parts=True)
         records = list(self._all())
         of_tasks = self.tasks.find()
         for changelog in of_tasks.changelogs:
             if changelog.rows:
                 name = changelog.place, "changelogs", changelog.name
-                states[name] = FoundState(*name, changelog.rows)
+                states[name] = MatchedState(*name, changelog.rows)
         return ErasurePlan(
-            request=self.asked.request,
+            request=self.erasure.request,
             jobs=list(self.records),
             snapshots=len(records),
             states=sorted(
@@ -445,7 +446,7 @@ class Planner:
             rows=sum(entry.rows for entry in states.values()),
             files=sum(len(going.units) for _, going in found_files),
             file_bytes=sum(data_file.size for _, going in found_files for data_file in going.units),
-            snapshots_found=sorted(everywhere),
+            matched_snapshots=sorted(everywhere),
             notes=[
                 (record.job, record.snapshot_id)
                 for record in records
@@ -466,7 +467,7 @@ class Planner:
                     (UNMANAGED_DIRECTORY, carried.blob)
                     for record in records
                     for carried in record.carried
-                    if self.asked.carried == "drop"
+                    if self.erasure.carried == "drop"
                 }
             ),
             partial_matches=[
@@ -476,15 +477,15 @@ class Planner:
             ],
             leftover_runs=of_tasks.leftovers,
             key_in_leftovers=of_tasks.key_in_leftovers,
-            carried=self.asked.carried,
+            carried=self.erasure.carried,
         )
 
-    def _kept_for(self, going: set[tuple[str, str]]) -> list[tuple[str, str]]:
+    def _kept_for(self, dropped: set[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return the other snapshots that have one of some files, as in `file_sizes`."""
         return [
             (record.job, record.snapshot_id)
             for record in self.others
-            if not going.isdisjoint(file_sizes([record]))
+            if not dropped.isdisjoint(file_sizes([record]))
         ]
 
     def _refuse_unnamed(self) -> None:
@@ -494,13 +495,13 @@ class Planner:
             NotFoundError: A snapshot does not exist.
         """
         ids = {record.snapshot_id for record in self._all()}
-        for snapshot_id in self.asked.snapshots:
+        for snapshot_id in self.erasure.snapshots:
             if snapshot_id not in ids:
                 listed = {job: self.lake.listed(job) for job in self.records}
                 raise absent_snapshot(snapshot_id, listed)
 
     def _emptied_states(
-        self, shared: Sequence[_SharedFile], found_files: Sequence[tuple[_SharedFile, FoundFile]]
+        self, shared: Sequence[_SharedFile], found_files: Sequence[tuple[_SharedFile, MatchedFile]]
     ) -> list[str]:
         """Return the states that would have no rows left after a predicate."""
         rows: Counter[str] = Counter()
@@ -510,7 +511,7 @@ class Planner:
         for _, found_file in found_files:
             going[found_file.table] += found_file.dropped
         names: list[str] = []
-        for state_name in self.asked.where:
+        for state_name in self.erasure.where:
             for file, found_file in found_files:
                 with suppress(NotFoundError):
                     owner, state = find_state([file.operator], state_name, "")
@@ -531,11 +532,11 @@ class Planner:
         ]
 
 
-def _asked_for(request: ErasureRequest, records: Sequence[SnapshotRecord]) -> list[SnapshotRecord]:
+def _requested(request: ErasureRequest, records: Sequence[SnapshotRecord]) -> list[SnapshotRecord]:
     return [record for record in records if request.of_snapshot(record.snapshot_id)]
 
 
-def _rows_going(task: RewriteTask) -> tuple[dict[str, int], int]:
+def _dropped_rows(task: RewriteTask) -> tuple[dict[str, int], int]:
     """Return the number of rows that a task drops or changes, by state, and that it drops."""
     (piece,) = task.pieces
     met: Counter[str] = Counter()

@@ -13,13 +13,13 @@ from statelake.pipelines.lake.erase.task_state import OLD
 from statelake.state_core.errors import ConflictError, EncodeError, NoMatchError
 
 
-def refuse_plan(plan: ErasurePlan, request: ErasureRequest, *, whole: bool) -> None:
+def refuse_plan(plan: ErasurePlan, request: ErasureRequest, *, all_rows: bool) -> None:
     """Refuse a plan that must not be carried out, before the first file is written.
 
     Args:
         plan: The plan.
         request: The request.
-        whole: Whether a predicate may be true of every row of a state.
+        all_rows: Whether a predicate may be true of every row of a state.
 
     Raises:
         NoMatchError: Nothing was found.
@@ -41,7 +41,7 @@ def refuse_plan(plan: ErasurePlan, request: ErasureRequest, *, whole: bool) -> N
                 + [f"not searched: {place}" for place in unsearched]
             ),
         )
-    if plan.emptied_states and not whole:
+    if plan.emptied_states and not all_rows:
         raise EncodeError(
             f"the predicate is true of every row of {plan.emptied_states[0]}",
             remedy="if that is intended, give --all",

@@ -64,20 +64,20 @@ class HeldKeys:
     """Tests whether bytes hold one of the keys.
 
     Args:
-        asked: The request with the keys; predicates only apply to states with columns.
+        erasure: The request with the keys; predicates only apply to states with columns.
         records: Snapshots, whose operators have the key serializers.
         everything: Whether pairs are erased that only contain a key.
     """
 
     def __init__(
-        self, asked: ErasureRequest, records: Iterable[SnapshotRecord], *, everything: bool
+        self, erasure: ErasureRequest, records: Iterable[SnapshotRecord], *, everything: bool
     ) -> None:
         listed = list(records)
-        keys = ErasureRequest(asked.request, asked.keys)
+        keys = ErasureRequest(erasure.request, erasure.keys)
         needles, left_out = needles_of(keys, listed)
         self.too_short = bool(left_out)
         self.everything = everything
-        self._whole = frozenset(whole_forms(asked, listed))
+        self._whole = frozenset(whole_forms(erasure, listed))
         self._within = Searcher(needles)
 
     def has(self, data: bytes | pa.Buffer) -> bool:
@@ -156,15 +156,18 @@ class TaskState:
 
     Args:
         lake: The lake.
-        asked: The request.
+        erasure: The request.
         records: The jobs, with the snapshots from which is erased.
     """
 
     def __init__(
-        self, lake: Catalog, asked: ErasureRequest, records: Mapping[str, Sequence[SnapshotRecord]]
+        self,
+        lake: Catalog,
+        erasure: ErasureRequest,
+        records: Mapping[str, Sequence[SnapshotRecord]],
     ) -> None:
         self.lake = lake
-        self.asked = asked
+        self.erasure = erasure
         self.records = records
         self.runs: dict[str, RunLog] = {}
         for job in records:
@@ -172,10 +175,10 @@ class TaskState:
                 self.runs[job] = RunLog(lake.directory, job)
 
     @cached_property
-    def held(self) -> HeldKeys:
+    def keys(self) -> HeldKeys:
         """The test whether bytes hold one of the keys, created when it is first needed."""
         records = chain.from_iterable(self.records.values())
-        return HeldKeys(self.asked, records, everything=self.asked.carried == "drop")
+        return HeldKeys(self.erasure, records, everything=self.erasure.carried == "drop")
 
     def refuse_running(self) -> None:
         """Refuse to erase while a job runs, or has a prepared run that is not completed.
@@ -207,16 +210,16 @@ class TaskState:
                     directory = log.run_directory(run).child(attempt)
                     task_state.leftovers.append(directory.full())
                     # without snapshots the key serializer is not known
-                    unknown = self.held.too_short or not ids
+                    unknown = self.keys.too_short or not ids
                     task_state.key_in_leftovers |= self._in_any(directory) or (
                         unknown and f"run-{run:08d}" not in ids
                     )
         task_state.elsewhere += self._old_tables()
-        if self.asked.snapshots:
+        if self.erasure.snapshots:
             return task_state
-        for place in self.asked.changelogs:
+        for place in self.erasure.changelogs:
             task_state.changelogs += self._in_changelogs(place, task_state)
-        for place in self.asked.blobs:
+        for place in self.erasure.blobs:
             self._look_at_blobs(place, task_state)
         task_state.elsewhere += self._elsewhere()
         return task_state
@@ -226,16 +229,16 @@ class TaskState:
         for job, log in self.runs.items():
             for run in self._runs_going(job):
                 log.discard(run)
-        if self.asked.snapshots:
+        if self.erasure.snapshots:
             return
-        for place in self.asked.changelogs:
+        for place in self.erasure.changelogs:
             changelogs = FileChangelogs(place)
             for partition in changelogs.partitions():
                 if partition.stream in self._streams:
                     changelogs.erase(partition, lambda _: True)
                 else:
-                    changelogs.erase(partition, lambda it: self.held.goes(it.key, it.value))
-        for place in self.asked.blobs:
+                    changelogs.erase(partition, lambda it: self.keys.goes(it.key, it.value))
+        for place in self.erasure.blobs:
             store = FileSystemBlobStore(Directory(place).confined())
             for prefix in self._prefixes:
                 for blob in store.list(prefix):
@@ -247,7 +250,7 @@ class TaskState:
         """Yield the runs whose attempts are deleted: all, or those of the named snapshots."""
         log = self.runs[job]
         for run in log.runs():
-            if not self.asked.snapshots or f"run-{run:08d}" in self.asked.snapshots:
+            if not self.erasure.snapshots or f"run-{run:08d}" in self.erasure.snapshots:
                 yield run
 
     def _old_tables(self) -> Iterator[str]:
@@ -260,7 +263,7 @@ class TaskState:
                 )
 
     def _in_any(self, directory: Directory) -> bool:
-        return any(self.held.in_file(directory, path) for path, _ in directory.files_below())
+        return any(self.keys.in_file(directory, path) for path, _ in directory.files_below())
 
     def _in_changelogs(self, place: str, task_state: FoundTaskState) -> Iterator[FoundChanges]:
         """Find changelogs of runs, which are deleted, and rows of other changelogs."""
@@ -275,13 +278,13 @@ class TaskState:
             if partition.stream in self._streams:
                 for change in changelog.read():
                     changes += 1
-                    task_state.key_in_leftovers |= self.held.pair_has(change.key, change.value)
+                    task_state.key_in_leftovers |= self.keys.pair_has(change.key, change.value)
                 changelog.close()
                 continue
             for change in changelog.read():
-                going = self.held.goes(change.key, change.value)
+                going = self.keys.goes(change.key, change.value)
                 rows += going
-                partial_matches += not going and self.held.pair_has(change.key, change.value)
+                partial_matches += not going and self.keys.pair_has(change.key, change.value)
             changelog.close()
             if rows or partial_matches:
                 yield FoundChanges(place, str(partition), rows, partial_matches)
@@ -330,8 +333,8 @@ class TaskState:
             of_task = folder_of(folder_of(path.partition("/")[2]))
             if of_task in prefixes:
                 going += 1
-                task_state.key_in_leftovers |= self.held.in_file(directory, path)
-            elif self.held.in_file(directory, path):
+                task_state.key_in_leftovers |= self.keys.in_file(directory, path)
+            elif self.keys.in_file(directory, path):
                 others.add(of_task)
         if going:
             task_state.leftovers.append(f"{going} blobs of runs in {place}")
@@ -343,7 +346,7 @@ class TaskState:
 
     def _elsewhere(self) -> Iterator[str]:
         """Yield places outside of the lake that may have copies, as far as the lake knows."""
-        if not self.asked.blobs and self._prefixes:
+        if not self.erasure.blobs and self._prefixes:
             yield "the blob store of runs: give it with --blobs"
         for stream in sorted(self._streams):
             yield (

@@ -35,10 +35,10 @@ __all__ = [
     "ExportTask",
     "ShuffleTask",
     "Spill",
-    "assemble_slice",
-    "export_slice",
-    "shuffle_slice",
+    "assemble_part",
     "slice_name",
+    "spill_slice",
+    "write_part",
 ]
 
 
@@ -67,7 +67,7 @@ class ExportTask:
     shared: SharedRows | None = None
 
 
-def export_slice(task: ExportTask) -> KeyedPart:
+def write_part(task: ExportTask) -> KeyedPart:
     """Write one part.
 
     Raises:
@@ -119,7 +119,7 @@ class ShuffleTask:
     shared: SharedRows | None = None
 
 
-def shuffle_slice(task: ShuffleTask) -> Spill:
+def spill_slice(task: ShuffleTask) -> Spill:
     """Sort entries by their new key group into a spill file.
 
     Raises:
@@ -171,8 +171,8 @@ class AssembleTask:
     compressed: bool
 
 
-def assemble_slice(task: AssembleTask) -> KeyedPart:
-    """Write one part from the spill files of `shuffle_slice`."""
+def assemble_part(task: AssembleTask) -> KeyedPart:
+    """Write one part from the spill files of `spill_slice`."""
     directory = Directory(task.directory).confined()
     groups = phase_of_each("gathered", gathered_groups(directory, task.part))
     return write_keyed_part(

@@ -28,10 +28,10 @@ from statelake.pipelines.lake.export.export_slice import (
     ExportTask,
     ShuffleTask,
     Spill,
-    assemble_slice,
-    export_slice,
-    shuffle_slice,
+    assemble_part,
     slice_name,
+    spill_slice,
+    write_part,
 )
 from statelake.pipelines.lake.export.redistributing import refuse_finished, write_operator_states
 from statelake.pipelines.lake.share.sharing import SharedForm, SharedRows
@@ -151,7 +151,7 @@ def export_snapshot(
             target.abandon()
             raise
 
-    return SnapshotReading(lake, lake.snapshot(job, snapshot_id)).whole(export)
+    return SnapshotReading(lake, lake.snapshot(job, snapshot_id)).at_once(export)
 
 
 @dataclass
@@ -193,7 +193,7 @@ class _Export:
         known = {operator.operator_id: operator for operator in self.record.operators}
         _refuse_moved_channels(
             metadata.operators,
-            [self._shape(op, op.operator_id in known) for op in metadata.operators],
+            [self._new_parallelism(op, op.operator_id in known) for op in metadata.operators],
         )
         metadata.operators = [
             self._operator(state, known.get(state.operator_id), progress)
@@ -211,7 +211,7 @@ class _Export:
     def _operator(
         self, state: OperatorMetadata, record: OperatorRecord | None, progress: Progress | None
     ) -> OperatorMetadata:
-        parallelism, max_parallelism = self._shape(state, record is not None)
+        parallelism, max_parallelism = self._new_parallelism(state, record is not None)
         check_parallelism(max_parallelism, parallelism)
         if any(part.managed_keyed is not None for part in (state.subtasks or {}).values()):
             wanted = self.parallelism or state.parallelism
@@ -219,7 +219,7 @@ class _Export:
         if record is None:
             return replace(state, max_parallelism=max_parallelism)
         self._refuse_unmovable(state, parallelism, max_parallelism)
-        subtasks = self._beside(state, record, parallelism)
+        subtasks = self._subtasks_without_keyed_state(state, record, parallelism)
         if record.states:
             self._keyed(subtasks, record, parallelism, max_parallelism, progress)
         refuse_finished(subtasks, state.uid or state.operator_id)
@@ -227,7 +227,7 @@ class _Export:
             state, parallelism=parallelism, max_parallelism=max_parallelism, subtasks=subtasks
         )
 
-    def _shape(self, state: OperatorMetadata, has_tables: bool) -> tuple[int, int]:
+    def _new_parallelism(self, state: OperatorMetadata, has_tables: bool) -> tuple[int, int]:
         """Return the parallelism and max parallelism that an operator is to have."""
         if state.max_parallelism == 1:
             return (1 if has_tables else state.parallelism), 1
@@ -247,9 +247,9 @@ class _Export:
         shared = self.shared.get(record.operator_id)
         same_keys = shared is None or not shared.masks_keys
         if max_parallelism == record.max_parallelism and same_keys:
-            parts = self._write(record, ranges, progress)
+            parts = self._write_same_key_groups(record, ranges, progress)
         else:
-            parts = self._rewrite(record, ranges, max_parallelism, progress)
+            parts = self._write_new_key_groups(record, ranges, max_parallelism, progress)
         for index, (part, key_groups) in enumerate(zip(parts, ranges, strict=True)):
             subtasks.setdefault(index, SubtaskState()).managed_keyed = keyed_handle(
                 part, key_groups
@@ -257,7 +257,7 @@ class _Export:
         self.files += len(parts)
         self.size += sum(part.size for part in parts)
 
-    def _beside(
+    def _subtasks_without_keyed_state(
         self, state: OperatorMetadata, record: OperatorRecord, parallelism: int
     ) -> dict[int, SubtaskState]:
         """Return each subtask with all but keyed state: carried state, and its operator state."""
@@ -315,7 +315,7 @@ class _Export:
         tables = [table_rows(self.lake.location, keyed, table) for table in keyed.keyed_tables]
         return tuple(table for table in tables if table.units)
 
-    def _write(
+    def _write_same_key_groups(
         self, keyed: OperatorRecord, ranges: Sequence[KeyGroupRange], progress: Progress | None
     ) -> list[KeyedPart]:
         """Write each key group into the file of its subtask."""
@@ -347,10 +347,10 @@ class _Export:
                     owners.append(subtask)
                     weights.append(sum(chunk_weight(chunk, sizes) for chunk in part))
                     head = b""
-        parts = self._map(export_slice, tasks, weights, progress)
+        parts = self._map(write_part, tasks, weights, progress)
         return self._join(parts, owners, len(ranges))
 
-    def _rewrite(
+    def _write_new_key_groups(
         self,
         keyed: OperatorRecord,
         ranges: Sequence[KeyGroupRange],
@@ -378,7 +378,7 @@ class _Export:
                     )
                 )
                 weights.append(sum(chunk_weight(chunk, sizes) for chunk in part))
-        spills: list[Spill] = self._map(shuffle_slice, shuffles, weights, progress)
+        spills: list[Spill] = self._map(spill_slice, shuffles, weights, progress)
         planned = plan_parts(spills, ranges, whole_files=not self.target.directory.local)
         tasks = [
             AssembleTask(
@@ -389,7 +389,7 @@ class _Export:
             for index, planned_part in enumerate(of_file)
         ]  # fmt: skip
         owners = [subtask for subtask, of_file in enumerate(planned) for _ in of_file]
-        parts = self._map(assemble_slice, tasks, [task.part.size for task in tasks], progress)
+        parts = self._map(assemble_part, tasks, [task.part.size for task in tasks], progress)
         for spill in spills:
             self.target.directory.delete(spill.name)
         return self._join(parts, owners, len(ranges))

@@ -3,7 +3,7 @@
 ====================  ===============================================================
 `importing`           plans the work, and commits every table; the catalog's row comes last
 `import_slice`        one slice's work
-`same_slices`         slices whose bytes are those of the import before
+`unchanged_slices`    slices whose bytes are those of the import before
 `joined_files`        small files of several slices, which become one
 `large_slices`        the same for a slice that is too large for one task, by several tasks
 `large_slice_tasks`   the work of these tasks

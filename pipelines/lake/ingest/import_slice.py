@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 
 import pyarrow as pa
 
-from statelake.pipelines.lake.ingest.same_slices import slice_mark, stored_digest
+from statelake.pipelines.lake.ingest.unchanged_slices import slice_mark, stored_digest
 from statelake.pipelines.lake.tables.data_files import DataFileWriter, measured_file, table_batch
 from statelake.pipelines.lake.tables.file_spans import FileCuts, Partitioning, SlicePart
 from statelake.pipelines.lake.tables.records import DataFile, PartRecord
@@ -23,7 +23,7 @@ from statelake.pipelines.lake.tables.table_rows import TableRows, has_content
 from statelake.pipelines.lake.tables.tables import table_directory
 from statelake.pipelines.times import phase, phase_of_each
 from statelake.state_core.errors import StateError
-from statelake.state_core.formats.keyed.keyed_files import decoded_alike, with_names
+from statelake.state_core.formats.keyed.keyed_files import with_first_decoders, with_names
 from statelake.state_core.formats.reader import Snapshot, open_snapshot
 from statelake.state_core.model.entries import Entries, KeyedFile
 from statelake.state_core.model.handles import KeyGroupRange
@@ -42,32 +42,35 @@ class TableTarget:
         path: Its path below the lake.
         partitioning: Its partitioning.
         states: The states that it holds: one, or all queues of timers.
-        before: The previous snapshot's files of the same types; None without any. What still has
+        previous: The previous snapshot's files of the same types; None without any. What still has
             its fingerprint there, and is undamaged, is not written.
     """
 
     path: str
     partitioning: Partitioning
     states: tuple[str, ...]
-    before: TableRows | None = None
+    previous: TableRows | None = None
 
     @cached_property
-    def known(self) -> dict[tuple[int, int], bytes]:
+    def fingerprints(self) -> dict[tuple[int, int], bytes]:
         """The fingerprints of these files, or of their parts, by first and last key group."""
-        files = () if self.before is None else self.before.units
+        files = () if self.previous is None else self.previous.units
         return {part.span: part.fingerprint for file in files for part in file.compared}
 
     @cached_property
     def _ordered(self) -> list[PartRecord]:
         """The same in order of key group, which is in one of them at most."""
-        return [PartRecord(*span, fingerprint) for span, fingerprint in sorted(self.known.items())]
+        return [
+            PartRecord(*span, fingerprint)
+            for span, fingerprint in sorted(self.fingerprints.items())
+        ]
 
     @cached_property
     def starts(self) -> set[int]:
         """The partitions in which these begin."""
-        if self.before is None:
+        if self.previous is None:
             return set()
-        return {self.before.partitioning.partition_of(first) for first, _ in self.known}
+        return {self.previous.partitioning.partition_of(first) for first, _ in self.fingerprints}
 
     def parts(self, key_groups: KeyGroupRange) -> list[PartRecord]:
         """Return what the previous snapshot has that touches some key groups, in order."""
@@ -82,10 +85,10 @@ class TableTarget:
             span: The key groups of the rows.
             content: The fingerprint of the rows.
         """
-        if self.before is None or self.known.get((span.first, span.last)) != content:
+        if self.previous is None or self.fingerprints.get((span.first, span.last)) != content:
             return False
         try:
-            if has_content(self.before, span, content):
+            if has_content(self.previous, span, content):
                 return True
             problem = "its rows are not those of its fingerprint"
         except (StateError, OSError, pa.ArrowException) as error:
@@ -100,7 +103,7 @@ class ImportTask:
 
     Attributes:
         source: The snapshot's directory.
-        opening: The token by which it is opened once in each process.
+        cache_key: The token by which it is opened once in each process.
         allow_external: Directories elsewhere to which its handles may lead.
         operator_id: The operator.
         parts: The parts of files to read, in order of key group.
@@ -117,7 +120,7 @@ class ImportTask:
     """
 
     source: str
-    opening: str
+    cache_key: str
     allow_external: tuple[str, ...]
     operator_id: str
     parts: tuple[SlicePart, ...]
@@ -137,7 +140,12 @@ class ImportTask:
             SnapshotError: The snapshot can't be read.
         """
         return _files(
-            self.source, self.opening, self.allow_external, self.operator_id, self.names, changes()
+            self.source,
+            self.cache_key,
+            self.allow_external,
+            self.operator_id,
+            self.names,
+            changes(),
         )
 
     @property
@@ -155,14 +163,14 @@ class SliceResult:
             key groups in the previous snapshot, or for a part of one.
         sums: By state, what was measured of its key groups.
         mark: The mark of the slice; empty without a digest of its bytes.
-        same: The states that were not measured, as their bytes are those of the previous snapshot:
-            its tables have all rows.
+        unchanged: The states that were not measured, as their bytes are those of the previous
+            snapshot: its tables have all rows.
     """
 
     files: dict[str, list[DataFile]] = field(default_factory=dict)
     sums: dict[str, GroupSums] = field(default_factory=dict)
     mark: bytes = b""
-    same: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
 
     def take_recorded(self, sums: dict[str, GroupSums], task: ImportTask) -> None:
         """Take from the catalog what was not measured, as the bytes are the same.
@@ -171,7 +179,7 @@ class SliceResult:
             sums: What the previous snapshot has of each state.
             task: The slice.
         """
-        self.sums = {name: sums[name].within(task.key_groups) for name in self.same}
+        self.sums = {name: sums[name].within(task.key_groups) for name in self.unchanged}
         for target in task.targets:
             of_target = [self.sums[name] for name in target.states if name in self.sums]
             for file in self.files.get(target.path, []):
@@ -179,27 +187,27 @@ class SliceResult:
                 file.rows = sum(int(each.within(span).entries.sum()) for each in of_target)
 
 
-def opened_snapshot(
-    source: str, opening: str, allow_external: tuple[str, ...], uids: tuple[str, ...] = ()
+def cached_snapshot(
+    source: str, cache_key: str, allow_external: tuple[str, ...], uids: tuple[str, ...] = ()
 ) -> Snapshot:
     """Return a snapshot, opened once in a process for all tasks of an import.
 
     Args:
         source: The snapshot's directory.
-        opening: The token of the import: another opens it anew, as files may have changed.
+        cache_key: The token of the import: another opens it anew, as files may have changed.
         allow_external: Directories elsewhere to which its handles may lead.
         uids: Operator uids to recognise.
 
     Raises:
         SnapshotError: The snapshot can't be read.
     """
-    return _opened(source, opening, allow_external, uids, changes())
+    return _opened(source, cache_key, allow_external, uids, changes())
 
 
 @lru_cache(maxsize=4)
 def _opened(
     source: str,
-    opening: str,  # noqa: ARG001 - see above
+    cache_key: str,  # noqa: ARG001 - see above
     allow_external: tuple[str, ...],
     uids: tuple[str, ...],
     registered: int,  # noqa: ARG001 - a snapshot opened before does not know what was registered since
@@ -210,16 +218,16 @@ def _opened(
 @lru_cache(maxsize=64)
 def _files(
     source: str,
-    opening: str,
+    cache_key: str,
     allow_external: tuple[str, ...],
     operator_id: str,
     names: tuple[tuple[str, RowNames], ...],
     registered: int,  # noqa: ARG001 - see above
 ) -> Sequence[KeyedFile]:
-    snapshot = opened_snapshot(source, opening, allow_external)
+    snapshot = cached_snapshot(source, cache_key, allow_external)
     (operator,) = (op for op in snapshot.operators if op.operator_id == operator_id)
     files = with_names(operator.keyed_files, dict(names)) if names else operator.keyed_files
-    return decoded_alike(files)
+    return with_first_decoders(files)
 
 
 def import_slice(task: ImportTask) -> SliceResult:
@@ -256,8 +264,8 @@ class _ImportSlice:
             stored = stored_digest(self.parts) if task.digested else b""
             mark = self._mark_before(stored)
             if mark and mark in task.marks and self._keeps_all():
-                return SliceResult(self._files_before(), mark=mark, same=tuple(measure.states))
-        compare = any(target.known for target in self.targets)
+                return SliceResult(self._files_before(), mark=mark, unchanged=tuple(measure.states))
+        compare = any(target.fingerprints for target in self.targets)
         if compare:
             for _, entries in self._entries():
                 self._measure(entries)
@@ -289,7 +297,7 @@ class _ImportSlice:
 
     def _mark_before(self, stored: bytes) -> bytes:
         """Return the mark of these bytes and of what the previous snapshot has; empty without."""
-        if not stored or any(target.before is None for target in self.targets):
+        if not stored or any(target.previous is None for target in self.targets):
             return b""
         parts = {target.path: target.parts(self.task.key_groups) for target in self.targets}
         return slice_mark(stored, self.task.partitions, parts)

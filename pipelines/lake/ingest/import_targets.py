@@ -87,7 +87,7 @@ def key_serializer(operator: Operator) -> bytes:
     return operator.key_serializer if operator.keyed_states else b""
 
 
-def with_known(
+def with_previous(
     targets: list[TableTarget], lake: str, operator: Operator, previous: SnapshotRecord | None
 ) -> tuple[TableTarget, ...]:
     """Return targets with the previous snapshot's files of the same types.
@@ -98,15 +98,15 @@ def with_known(
         operator: The operator.
         previous: The previous snapshot.
     """
-    tables = {} if previous is None else known_tables(operator, previous)
+    tables = {} if previous is None else reusable_tables(operator, previous)
     return tuple(
-        replace(target, before=table_rows(lake, *tables[target.path]))
+        replace(target, previous=table_rows(lake, *tables[target.path]))
         if target.path in tables else target
         for target in targets
     )  # fmt: skip
 
 
-def known_tables(
+def reusable_tables(
     operator: Operator, previous: SnapshotRecord
 ) -> dict[str, tuple[OperatorRecord, TableRecord]]:
     """Return the previous snapshot's tables of an operator, where the types are the same.

@@ -23,32 +23,32 @@ from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.engine_choice import choose_engine
 from statelake.pipelines.lake.catalog.attempts import Attempt, BasisChangedError
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.catalog.unmanaged_state import KEYED, carry_state, keyed_as_bytes
+from statelake.pipelines.lake.catalog.unmanaged_state import KEYED, keyed_as_bytes, store_unmanaged
 from statelake.pipelines.lake.ingest.import_slice import (
     ImportTask,
     SliceResult,
     TableTarget,
-    opened_snapshot,
+    cached_snapshot,
 )
 from statelake.pipelines.lake.ingest.import_targets import (
     key_serializer,
     table_targets,
-    with_known,
+    with_previous,
 )
 from statelake.pipelines.lake.ingest.joined_files import SlicedTable, join_small_files
 from statelake.pipelines.lake.ingest.large_slices import import_slices, is_large, large_bytes
-from statelake.pipelines.lake.ingest.same_slices import recorded_sums
+from statelake.pipelines.lake.ingest.unchanged_slices import recorded_sums
 from statelake.pipelines.lake.tables.data_files import table_columns
 from statelake.pipelines.lake.tables.file_spans import Partitioning, plan_import_slices
 from statelake.pipelines.lake.tables.names import TIMERS, check_names, default_snapshot_id
 from statelake.pipelines.lake.tables.operator_tables import (
     OperatorTask,
     SubtaskSpanResult,
-    alike_files,
     describe_operator_states,
     import_operator_states,
     operator_table_paths,
     plan_operator_tasks,
+    reusable_files,
 )
 from statelake.pipelines.lake.tables.records import (
     GIVEN,
@@ -161,7 +161,7 @@ def import_snapshot(
     lake: Catalog,
     source: str,
     job: str,
-    asked: Import = AS_IT_IS,
+    request: Import = AS_IT_IS,
     *,
     snapshot_id: str | None = None,
     engine: Engine | str = "auto",
@@ -173,7 +173,7 @@ def import_snapshot(
         lake: The lake.
         source: The snapshot's directory.
         job: The job; its tables are below that name.
-        asked: How it is read and kept. A shape that is found in values grows from that of the
+        request: How it is read and kept. A shape that is found in values grows from that of the
             previous snapshot.
         snapshot_id: Its id in the lake; by default the name that Flink gave it.
         engine: `auto`, `spark`, `local`, or an engine.
@@ -186,36 +186,36 @@ def import_snapshot(
         LakeError: The name of the job or the snapshot is not valid.
     """
     check_names(job, snapshot_id)
-    return _Import(lake, source, job, asked).run(snapshot_id, engine, progress)
+    return _Import(lake, source, job, request).run(snapshot_id, engine, progress)
 
 
 class _Import:
-    def __init__(self, lake: Catalog, source: str, job: str, asked: Import) -> None:
+    def __init__(self, lake: Catalog, source: str, job: str, request: Import) -> None:
         self.stopwatch = Stopwatch()
         self.lake = lake
         self.source = source
         self.job = job
-        self.asked = asked
-        allow_external, uids = tuple(asked.allow_external), tuple(asked.uids)
+        self.request = request
+        allow_external, uids = tuple(request.allow_external), tuple(request.uids)
         self.allow_external = allow_external
         self.same_as = ""
         self.as_bytes: dict[str, UnwalkableError] = {}  # by the operator's id
         self.directory = snapshot_directory(source)
-        self.opening = secrets.token_hex(8)
+        self.cache_key = secrets.token_hex(8)
         # opening costs requests in an object store: local tasks share this snapshot
         if self.directory.is_object_store:
             location = self.directory.location
-            self.snapshot = opened_snapshot(location, self.opening, allow_external, uids)
+            self.snapshot = cached_snapshot(location, self.cache_key, allow_external, uids)
         else:
             self.snapshot = open_snapshot(source, allow_external=allow_external, uids=uids)
         # after it is opened: if another takes its place meanwhile, `unchanged` refuses the import
         self.digest = metadata_digest(source, allow_external)
-        if asked.plan is not None:
-            self.snapshot = with_plan(self.snapshot, asked.plan)
-        if asked.decode:
+        if request.plan is not None:
+            self.snapshot = with_plan(self.snapshot, request.plan)
+        if request.decode:
             from statelake.state_core.formats.contents import with_contents  # noqa: PLC0415 - only for that
 
-            self.snapshot = with_contents(self.snapshot, asked.decode, self._contents())
+            self.snapshot = with_contents(self.snapshot, request.decode, self._contents())
 
     def _contents(self) -> dict[tuple[str, str], str]:
         """Return what texts and bytes of the previous snapshot held."""
@@ -233,30 +233,30 @@ class _Import:
         name = snapshot_id or default_snapshot_id(
             self.source, self.digest, self.snapshot.checkpoint_id
         )
-        present = self._present(name)
+        present = self._imported_before(name)
         if present is not None:
             return ImportResult(present, new=False)
         engine = choose_engine(choice)
         try:
             try:
-                return self._attempts(name, engine, progress)
+                return self._run_retrying(name, engine, progress)
             except UnwalkableError:
-                if not self._keep_as_bytes():
+                if not self._give_up_tables():
                     raise
-                return self._attempts(name, engine, progress)
+                return self._run_retrying(name, engine, progress)
         except ConflictError:  # perhaps another process has imported the same one meanwhile
-            present = self._present(name)
+            present = self._imported_before(name)
             if present is None:
                 raise
             return ImportResult(present, new=False)
 
-    def _attempts(self, name: str, engine: Engine, progress: Progress | None) -> ImportResult:
+    def _run_retrying(self, name: str, engine: Engine, progress: Progress | None) -> ImportResult:
         for _ in range(ATTEMPTS):
             with suppress(BasisChangedError):  # then try again with the newest snapshot
-                return self._attempt(name, engine, progress)
-        return self._attempt(name, engine, progress)
+                return self._run_once(name, engine, progress)
+        return self._run_once(name, engine, progress)
 
-    def _keep_as_bytes(self) -> bool:
+    def _give_up_tables(self) -> bool:
         """Take the tables from operators in whose keyed state not all entries are found.
 
         Returns:
@@ -273,7 +273,7 @@ class _Import:
                     return False
         return bool(self.as_bytes)
 
-    def _attempt(self, name: str, engine: Engine, progress: Progress | None) -> ImportResult:
+    def _run_once(self, name: str, engine: Engine, progress: Progress | None) -> ImportResult:
         """Import the snapshot on the basis of the job's newest one.
 
         Raises:
@@ -290,7 +290,7 @@ class _Import:
                 refuse_twins(schema, f"{operator.label}/{state_name}")
         self.previous = self._previous()
         self.tables = {
-            operator.label: table_targets(self.lake, self.job, operator, self.asked.partitions)
+            operator.label: table_targets(self.lake, self.job, operator, self.request.partitions)
             for operator in self._operators()
         }
         self.operator_tables = operator_table_paths(self.job, self._operators())
@@ -300,9 +300,9 @@ class _Import:
         with Attempt(self.lake, self.job, name, paths, bases) as attempt:
             self.token = attempt.token
             with self.snapshot.files.unchanged():
-                pieces = self._map_pieces(engine)
-                results = self._map(engine, progress)
-            record = attempt.commit(self._record(results, pieces))
+                pieces = self._import_operator_states(engine)
+                results = self._import_keyed(engine, progress)
+            record = attempt.commit(self._commit_and_record(results, pieces))
         data_files = [file for table in record.tables for file in table.units]
         written = sum(attempt.token in file.path for file in data_files)
         times = self.stopwatch.times()
@@ -331,11 +331,11 @@ class _Import:
         ]
         return [each for each in operators if each.keyed_states or each.operator_states]
 
-    def _map_pieces(self, engine: Engine) -> list[SubtaskSpanResult]:
+    def _import_operator_states(self, engine: Engine) -> list[SubtaskSpanResult]:
         """Import operator state."""
         alike = {
             path: sound_files(self.lake.table(path).directory, files)
-            for path, files in alike_files(self._operators(), self.previous).items()
+            for path, files in reusable_files(self._operators(), self.previous).items()
         }
         tasks = [
             OperatorTask(
@@ -354,7 +354,7 @@ class _Import:
         self.stopwatch.end_step("operator state")
         return [piece for pieces in results for piece in pieces]
 
-    def _present(self, name: str) -> SnapshotRecord | None:
+    def _imported_before(self, name: str) -> SnapshotRecord | None:
         """Return the same snapshot, if it was imported before under that id."""
         if not self.lake.exists():
             return None
@@ -374,12 +374,12 @@ class _Import:
                         remedy="choose another id with --snapshot",
                     )
                 present = self.lake.snapshot(self.job, name)
-                if (self.asked.plan is not None or self.asked.decode) and not self._has_names(
+                if (self.request.plan is not None or self.request.decode) and not self._has_columns(
                     present
                 ):
                     what = "columns of what --decode says"
-                    if self.asked.plan is not None:
-                        what = f"names of {os.fspath(self.asked.plan)}"
+                    if self.request.plan is not None:
+                        what = f"names of {os.fspath(self.request.plan)}"
                     raise ConflictError(
                         f"job {self.job!r} has snapshot {name!r} already, without the {what}",
                         remedy="choose another id with --snapshot, and drop that one",
@@ -387,14 +387,14 @@ class _Import:
                 return present
         return None
 
-    def _has_names(self, record: SnapshotRecord) -> bool:
+    def _has_columns(self, record: SnapshotRecord) -> bool:
         """Return whether a snapshot has the names that the plan gives, and forms that were said."""
         recorded = {
             (operator.operator_id, state.name): operator.names_of(state)
             for operator in record.operators
             for state in operator.states
         }
-        shaped = {word.partition("=json:")[0] for word in self.asked.decode if "=json:" in word}
+        shaped = {word.partition("=json:")[0] for word in self.request.decode if "=json:" in word}
         return all(
             _are_alike(
                 recorded.get((operator.operator_id, state.name), NO_NAMES),
@@ -407,7 +407,9 @@ class _Import:
             for state in operator.keyed_states
         )
 
-    def _map(self, engine: Engine, progress: Progress | None) -> dict[str, list[SliceResult]]:
+    def _import_keyed(
+        self, engine: Engine, progress: Progress | None
+    ) -> dict[str, list[SliceResult]]:
         tasks, sizes, operators, sliced = [], [], [], []
         local = self.directory.local and self.lake.directory.local
         limit = large_bytes(self._operators(), local=local)
@@ -418,19 +420,19 @@ class _Import:
             for recorded in operator_before.slices:
                 marks[operator_id, recorded.first, recorded.last].add(recorded.mark)
         for operator in self._operators():
-            targets = with_known(
+            targets = with_previous(
                 self.tables[operator.label], self.lake.location, operator, self.previous
             )
             sliced += [(operator, target) for target in targets]
             partitioning = Partitioning(operator.max_parallelism)
-            present = {span for target in targets for span in target.known}
+            present = {span for target in targets for span in target.fingerprints}
             files = operator.keyed_files
             for parts, size in plan_import_slices(files, partitioning, present, limit):
                 first, last = parts[0].key_groups.first, parts[-1].key_groups.last
                 tasks.append(
                     ImportTask(
                         self.directory.location,
-                        self.opening,
+                        self.cache_key,
                         self.allow_external,
                         operator.operator_id,
                         parts,
@@ -438,7 +440,7 @@ class _Import:
                         self.lake.location,
                         self.token,
                         targets,
-                        self.asked.partitions,
+                        self.request.partitions,
                         tuple((each.name, each.names) for each in operator.keyed_states)
                         if any(each.names != NO_NAMES for each in operator.keyed_states)
                         else (),
@@ -460,7 +462,7 @@ class _Import:
         sums: dict[str, dict[str, GroupSums]] = {}
         for task, result in zip(tasks, results, strict=True):
             name, read = task.operator_id, task.key_groups
-            if result.same:
+            if result.unchanged:
                 if name not in sums:
                     sums[name] = recorded_sums(before[name])
                 result.take_recorded(sums[name], task)
@@ -472,7 +474,7 @@ class _Import:
                 target,
                 table_columns(operator.state(target.states[0])),
                 slices[operator.operator_id],
-                self.asked.partitions,
+                self.request.partitions,
             )
             for operator, target in sliced
         ]
@@ -480,7 +482,7 @@ class _Import:
         self.stopwatch.end_step("joined files")
         return slices
 
-    def _record(
+    def _commit_and_record(
         self, results: dict[str, list[SliceResult]], pieces: list[SubtaskSpanResult]
     ) -> SnapshotRecord:
         """Commit every table, and return the snapshot's record."""
@@ -488,7 +490,7 @@ class _Import:
         files = StateFiles(self.directory, self.allow_external)
         with files.unchanged():
             stripped = without_raw_timers(self.snapshot.metadata, files, self.as_bytes)
-            metadata, carried = carry_state(
+            metadata, carried = store_unmanaged(
                 stripped, files, self.lake.directory, self.token, self.previous, self.as_bytes
             )
         operators = []
@@ -497,7 +499,7 @@ class _Import:
             targets = self.tables[operator.label]
             with ThreadPoolExecutor(max(1, min(8, len(targets)))) as pool:
                 committed = list(pool.map(partial(self._commit, operator), targets))
-            committed += self._commit_pieces(operator, pieces)
+            committed += self._commit_operator_tables(operator, pieces)
             states = describe_operator_states(operator, self.operator_tables, pieces)
             described = _describe_operator(operator, targets, committed, slices, states)
             operators.append(replace(described, slices=self.marks[operator.operator_id]))
@@ -513,20 +515,20 @@ class _Import:
             format=self.snapshot.format,
             metadata_version=self.snapshot.metadata_version,
             checkpoint_id=self.snapshot.checkpoint_id,
-            taken_at=self.asked.taken
+            taken_at=self.request.taken
             or datetime.fromtimestamp(self.directory.modified(METADATA_FILE), timezone.utc),
             imported_at=datetime.now(timezone.utc),
             source=self.snapshot.location,
             digest=self.digest,
             compression=self.snapshot.compression,
-            note=self.asked.note,
+            note=self.request.note,
             entries=sum(operator.entries for operator in operators),
             state_bytes=sum(operator.state_bytes for operator in operators),
             written_bytes=written + sum(piece.file.size for piece in pieces),
             metadata=metadata,
             carried=carried,
             operators=operators,
-            taken_from=OF_FILE if self.asked.taken is None else GIVEN,
+            taken_from=OF_FILE if self.request.taken is None else GIVEN,
         )
 
     def _commit(self, operator: Operator, target: TableTarget) -> TableRecord:
@@ -535,7 +537,7 @@ class _Import:
         schema = partitioning.table_schema(table_columns(operator.state(target.states[0])))
         return self._committed(target.path, schema, files, partitioning.column)
 
-    def _commit_pieces(
+    def _commit_operator_tables(
         self, operator: Operator, pieces: list[SubtaskSpanResult]
     ) -> list[TableRecord]:
         """Commit the next version of each table of operator state."""

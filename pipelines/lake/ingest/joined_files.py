@@ -116,7 +116,7 @@ class SlicedTable:
     @cached_property
     def before(self) -> dict[tuple[int, int], list[DataFile]]:
         """The files of the previous snapshot that can be kept, by first and last key group."""
-        return {} if self.target.before is None else by_span(self.target.before.units)
+        return {} if self.target.previous is None else by_span(self.target.previous.units)
 
     @cached_property
     def _containing(self) -> dict[tuple[int, int], DataFile]:

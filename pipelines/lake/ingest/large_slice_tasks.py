@@ -25,7 +25,7 @@ PIECE_BYTES = SLICE_BYTES
 class CutTask:
     """Task: find where the pieces of a slice begin; or guess it, which reads less."""
 
-    whole: ImportTask
+    task: ImportTask
     guess: bool
 
 
@@ -34,12 +34,12 @@ class PieceTask:
     """Task: import a piece of a slice.
 
     Attributes:
-        whole: The slice, with the tables to write.
+        task: The slice, with the tables to write.
         piece: The piece of the file to read.
         measured: Whether it was measured before.
     """
 
-    whole: ImportTask
+    task: ImportTask
     piece: FilePiece
     measured: bool
 
@@ -76,22 +76,22 @@ def task_name(task: object) -> str:
     if isinstance(task, ImportTask):
         return slice_name(task)
     assert isinstance(task, CutTask | PieceTask)  # noqa: S101 - there is no other kind
-    return f"a part of {slice_name(task.whole)}"
+    return f"a part of {slice_name(task.task)}"
 
 
 def cut_or_import(task: ImportTask | CutTask) -> SliceResult | list[FilePiece]:
     """Import a slice, or find the pieces of one."""
     if isinstance(task, ImportTask):
         return import_slice(task)
-    file = _file(task.whole)
+    file = _file(task.task)
     assert isinstance(file, CuttableFile)  # noqa: S101 - otherwise it is not large
     with phase("cut"):
-        return file.cut(task.whole.key_groups, PIECE_BYTES, guess=task.guess)
+        return file.cut(task.task.key_groups, PIECE_BYTES, guess=task.guess)
 
 
 def _import_piece(task: PieceTask) -> PieceResult:
     """Measure a piece, and write its rows."""
-    import_task, file = task.whole, _file(task.whole)
+    import_task, file = task.task, _file(task.task)
     assert isinstance(file, CuttableFile)  # noqa: S101 - otherwise it was not cut
     measure = None
     if not task.measured:

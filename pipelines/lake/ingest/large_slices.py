@@ -200,12 +200,12 @@ class _LargeSlice:
     """A slice on its way through the stages.
 
     Args:
-        whole: The slice.
+        task: The slice.
         pieces: Its pieces.
     """
 
     def __init__(self, whole: ImportTask, pieces: Sequence[FilePiece]) -> None:
-        self.whole = whole
+        self.task = whole
         self.pieces = pieces
         self.measures: list[Measure] = []
         self.files: list[WrittenFile] = []
@@ -213,9 +213,9 @@ class _LargeSlice:
 
     def to_measure(self) -> list[_Work]:
         """Return the tasks that measure its pieces, if there are known files to compare."""
-        if not any(target.known for target in self.whole.targets):
+        if not any(target.fingerprints for target in self.task.targets):
             return []
-        task = replace(self.whole, targets=())
+        task = replace(self.task, targets=())
         return [
             _Work(self, PieceTask(task, piece, measured=False), piece.size // MEASURE_SPEED)
             for piece in self.pieces
@@ -225,11 +225,11 @@ class _LargeSlice:
         """Return the tasks of its pieces with rows of changed tables."""
         measured = bool(self.measures)
         targets = tuple(
-            replace(target, before=None)
-            for target in self.whole.targets
+            replace(target, previous=None)
+            for target in self.task.targets
             if not measured or self._differs(target)
         )
-        task = replace(self.whole, targets=targets)
+        task = replace(self.task, targets=targets)
         names = [name for target in targets if measured for name in self._states(target)]
         return [
             _Work(self, PieceTask(task, piece, measured), piece.size)
@@ -251,15 +251,15 @@ class _LargeSlice:
         measure = self._measure
         files = {
             target.path: self._files(target)
-            for target in self.whole.targets
-            if measure.rows(self._states(target), self.whole.key_groups)
+            for target in self.task.targets
+            if measure.rows(self._states(target), self.task.key_groups)
         }
         return SliceResult(files, {name: measure.sums(name) for name in measure.states})
 
     @cached_property
     def _measure(self) -> Measure:
         """The measure of all pieces together."""
-        total = Measure(list(self.measures[0].states), self.whole.key_groups)
+        total = Measure(list(self.measures[0].states), self.task.key_groups)
         for measure in self.measures:
             total.merge(measure)
         return total
@@ -284,5 +284,5 @@ class _LargeSlice:
 
     def _file(self, target: TableTarget) -> DataFile:
         """Return the record of one file with all rows of a table, without a path."""
-        states, within = self._states(target), self.whole.key_groups
+        states, within = self._states(target), self.task.key_groups
         return measured_file(self._measure, states, within, target.partitioning)

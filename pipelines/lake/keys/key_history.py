@@ -21,7 +21,7 @@ from statelake.pipelines.lake.tables.records import DataFile, OperatorRecord, Sn
 from statelake.pipelines.lake.tables.table_rows import TableRows
 from statelake.pipelines.shown import cell_text, json_text, plain_rows, state_head, state_title
 from statelake.state_core.errors import EncodeError, NotFoundError, StateError
-from statelake.state_core.model.key_groups import SoughtKey
+from statelake.state_core.model.key_groups import SearchKey
 from statelake.state_core.printable import Printed, Table
 
 # the entries at one place, each with value and time of last access as in `statelake dump`
@@ -89,13 +89,13 @@ class KeyHistory(Printed):
     files_read: int
 
     @property
-    def held(self) -> bool:
+    def has_entries(self) -> bool:
         """Return whether a snapshot holds anything for the key."""
         return any(each.entries for each in self.snapshots)
 
     def lines(self) -> Iterator[str | Table]:
         """Yield the text form: lines and tables."""
-        if not self.held:
+        if not self.has_entries:
             yield f"no snapshot holds anything for key {self.key}"
             return
         rows = [
@@ -142,14 +142,14 @@ class _HistoryReader:
         self.rows: dict[tuple[str, str, bytes], list[dict[str, Any]]] = {}
 
     def read(
-        self, lake: str, operator: OperatorRecord, key: SoughtKey, state: str | None
+        self, lake: str, operator: OperatorRecord, key: SearchKey, state: str | None
     ) -> Iterator[dict[str, Any]]:
         """Yield the rows of a key in an operator's tables, as they are printed."""
         for table, file in files_with_key(lake, operator, key, state):
             for row in self._of_file(table, file, key):
                 yield row | {"operator": operator.label}
 
-    def _of_file(self, table: TableRows, file: DataFile, key: SoughtKey) -> list[dict[str, Any]]:
+    def _of_file(self, table: TableRows, file: DataFile, key: SearchKey) -> list[dict[str, Any]]:
         name = (table.path, file.path, key.encoded.encoded)
         if name not in self.rows:
             self.rows[name] = [
@@ -197,7 +197,7 @@ def key_history(
     def history(*records: SnapshotRecord) -> KeyHistory:
         return _history(lake, records, text, operator, state)
 
-    return SnapshotReading(lake, *records).whole(history)
+    return SnapshotReading(lake, *records).at_once(history)
 
 
 def _history(

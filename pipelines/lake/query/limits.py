@@ -62,7 +62,7 @@ def machine_memory() -> int:
     return least
 
 
-def hearing(work: Callable[[], Result], end: Callable[[], None]) -> Result:
+def interruptible(work: Callable[[], Result], end: Callable[[], None]) -> Result:
     """Return what work returns; the main thread, which waits for it, hears signals meanwhile.
 
     Args:

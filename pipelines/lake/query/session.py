@@ -29,7 +29,7 @@ from statelake.pipelines.lake.query.catalog_tables import (
     CATALOG_TABLES,
     catalog_table,
 )
-from statelake.pipelines.lake.query.limits import SPILLED, QueryLimits, QueryWatch, hearing
+from statelake.pipelines.lake.query.limits import SPILLED, QueryLimits, QueryWatch, interruptible
 from statelake.pipelines.lake.query.table_datasets import OpenedTable
 from statelake.pipelines.lake.query.table_names import (
     DUCKDB,
@@ -142,11 +142,11 @@ class Session:
         self.names = names
         self._failures: list[StateError] = []
         self._reader: pa.RecordBatchReader | None = None
-        self.alone = threading.Lock()  # for exclusive use of DuckDB, which takes all cores
+        self.lock = threading.Lock()  # for exclusive use of DuckDB, which takes all cores
         self.columns: dict[str, list[str]] = {}  # the columns of a query's tables, for messages
         self._opened: list[OpenedTable] = []
         self._called: dict[str, tuple[str, ...]] = {}  # the table parts of each name in DuckDB
-        self._says_exact = False  # whether the query names `is_exact`
+        self._uses_is_exact = False  # whether the query names `is_exact`
         spilled = held_temporary(SQL_PREFIX)
         configuration = CONFIGURATION if threads is None else CONFIGURATION | {"threads": threads}
         if limits.memory is not None:
@@ -169,7 +169,7 @@ class Session:
             self.connection.execute(f"SET {setting}")
         failures = self._failures  # a reference to the session would keep it alive
 
-        def key_group_told(keys: pa.Array, max_parallelism: pa.Array) -> pa.Array:
+        def key_group_function(keys: pa.Array, max_parallelism: pa.Array) -> pa.Array:
             try:
                 return key_group(keys, max_parallelism)
             except StateError as error:
@@ -177,7 +177,7 @@ class Session:
                 raise
 
         self.connection.create_function(
-            KEY_GROUP_FUNCTION, key_group_told, None, "INTEGER", type=PythonUDFType.ARROW
+            KEY_GROUP_FUNCTION, key_group_function, None, "INTEGER", type=PythonUDFType.ARROW
         )
         for macro in TTL_MACROS:
             self.connection.execute(f"CREATE TEMP MACRO {macro}")
@@ -216,7 +216,7 @@ class Session:
         """
         if not is_text(query):
             raise QueryError("the query has an unpaired surrogate, so it is not valid text")
-        with self.telling():
+        with self.translated_errors():
             statements = self.connection.extract_statements(self.resolved(query, register=False))
         if len(statements) != 1:
             count = f"{len(statements)} statements" if statements else "no statement"
@@ -255,17 +255,17 @@ class Session:
                 remedy="give SELECT, or DELETE, UPDATE or INSERT with --edit; if Spark or delta-rs"
                 " changed a table, `statelake commit` makes a snapshot of it",
             )
-        return self.names.reading.whole(
-            lambda *_: self._hearing(lambda: self._answer(query, kind, limit))
+        return self.names.reading.at_once(
+            lambda *_: self._interruptible(lambda: self._answer(query, kind, limit))
         )
 
-    def _hearing(self, work: Callable[[], Result]) -> Result:
-        return hearing(work, lambda: self.end(QueryError("the query was interrupted")))
+    def _interruptible(self, work: Callable[[], Result]) -> Result:
+        return interruptible(work, lambda: self.end(QueryError("the query was interrupted")))
 
     def _answer(self, query: str, kind: str, limit: int | None) -> Answer:
         """Run a query up to its first rows."""
         self._end()
-        with self.telling():
+        with self.translated_errors():
             self.columns.clear()
             text = self.resolved(query)
             if len(self.names.reading.records) > 1:  # an erasure may come in between
@@ -291,8 +291,8 @@ class Session:
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         left = iter(batches)
-        with self.names.reading.in_part(), self.telling():
-            while (batch := self._hearing(lambda: next(left, None))) is not None:
+        with self.names.reading.in_part(), self.translated_errors():
+            while (batch := self._interruptible(lambda: next(left, None))) is not None:
                 if batch.schema == schema:
                     yield batch
                     continue
@@ -333,7 +333,7 @@ class Session:
                 self.register(table)
             return quoted(self._name_of(table.job, table.operator, table.state))
 
-        self._says_exact = says_exact(query, DUCKDB)
+        self._uses_is_exact = says_exact(query, DUCKDB)
         return resolve_names(query, target, DUCKDB)
 
     def _name_of(self, *parts: str) -> str:
@@ -365,7 +365,7 @@ class Session:
         Raises:
             StateError: The table can't be read.
         """
-        with self.alone, self.telling():
+        with self.lock, self.translated_errors():
             self.register(table)
             name = quoted(self._name_of(table.job, table.operator, table.state))
             counted = self.connection.sql(f"SELECT count({quoted(column)}) FROM {name}")  # noqa: S608 - quoted
@@ -402,7 +402,7 @@ class Session:
         self.columns[name] = opened.schema.names
         self._opened.append(opened)
         self.connection.execute(f"DROP VIEW IF EXISTS {quoted(name)}")  # or the view stays
-        if not self._says_exact:
+        if not self._uses_is_exact:
             self.connection.register(name, opened.dataset())
             return
         rows = f"the rows of {name}"
@@ -428,7 +428,7 @@ class Session:
         self.connection.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS {union}")
 
     @contextmanager
-    def telling(self) -> Iterator[None]:
+    def translated_errors(self) -> Iterator[None]:
         """Translate DuckDB's errors into statelake's.
 
         Raises:
@@ -447,9 +447,9 @@ class Session:
                 raise
             for failure in self._failures:
                 raise failure from error
-            raise self._as_ours(error) from error
+            raise self._translated_error(error) from error
 
-    def _as_ours(self, error: Exception) -> StateError:
+    def _translated_error(self, error: Exception) -> StateError:
         text = str(error).partition("\n\nLINE ")[0].partition("\nLINE ")[0]
         problem = " ".join(text.split())
         if isinstance(error, MemoryError) or _NO_MEMORY.search(problem):

@@ -268,7 +268,7 @@ class _Prepared:
     def telling(self) -> Iterator[None]:
         """Raise DuckDB's errors as ours, with the origin of the SQL."""
         try:
-            with self.session.telling():
+            with self.session.translated_errors():
                 yield
         except QueryError as error:
             if not self.place:
@@ -329,7 +329,7 @@ class PreparedExpression(_Prepared):
         """
         connection = self.session.connection
         self.session.columns["its table"] = [*rows.schema.names, "old"]
-        with self.session.alone, self.telling():
+        with self.session.lock, self.telling():
             connection.register(BEFORE, _indexed(rows))
             (as_sql,) = connection.from_arrow(pa.table({VALUE: pa.array([], kind)})).types
             before = self._before(rows.schema.names)
@@ -395,7 +395,7 @@ class PreparedStatement(_Prepared):
         Raises:
             QueryError: DuckDB refuses the statement, or a value does not fit its column.
         """
-        with self.session.alone:
+        with self.session.lock:
             return self._change(rows)
 
     def _change(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, I64Array]:

@@ -77,7 +77,7 @@ class Cipher:
             if value < size:
                 return value
 
-    def whole(self, value: int) -> int:
+    def integer(self, value: int) -> int:
         """Return another integer with the same sign and the same numbers of digits and bytes."""
         negative = value < 0
         number = self._between(-(value + 1) if negative else value, _CUTS, b"whole%d" % negative)
@@ -120,7 +120,7 @@ class Cipher:
         as a number.
         """
         if not FIRST_MOMENT <= micros < END_OF_TIME:
-            while FIRST_MOMENT <= (micros := self.whole(micros)) < END_OF_TIME:
+            while FIRST_MOMENT <= (micros := self.integer(micros)) < END_OF_TIME:
                 pass
             return micros
         year = np.datetime64(micros, "us").astype("M8[Y]")

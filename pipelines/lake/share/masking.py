@@ -218,7 +218,7 @@ _MASKERS: tuple[tuple[Callable[[pa.DataType], bool], dict[str, _Masker]], ...] =
     (pa.types.is_fixed_size_binary, {FORMAT: _octets}),
     (
         pa.types.is_signed_integer,
-        {FORMAT: _each(lambda value, cipher: cipher.whole(value)), HASH: _wrapped},
+        {FORMAT: _each(lambda value, cipher: cipher.integer(value)), HASH: _wrapped},
     ),
     (pa.types.is_floating, {FORMAT: _floating}),
     (pa.types.is_decimal, {FORMAT: _decimal}),

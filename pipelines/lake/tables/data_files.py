@@ -48,7 +48,7 @@ class DataFileWriter:
         groups = [group for kept in skip for group in range(kept.first, kept.last + 1)]
         self.skipped = np.array(sorted(groups), np.int64)
         self.rows: list[pa.RecordBatch] = []
-        self.held = 0
+        self.waiting_bytes = 0
         self.path = ""
         self.file: BoundedWriter | None = None
         self.output: pa.NativeFile | None = None
@@ -62,8 +62,8 @@ class DataFileWriter:
     def append(self, batch: pa.RecordBatch, last: int) -> None:
         """Take rows in order of key group; those up to key group `last` belong to the open file."""
         self.rows.append(batch)
-        self.held += batch.nbytes
-        if self.held > ROW_GROUP_BYTES:
+        self.waiting_bytes += batch.nbytes
+        if self.waiting_bytes > ROW_GROUP_BYTES:
             self._flush(last)
 
     def close(self, last: int) -> tuple[str, int]:
@@ -92,7 +92,7 @@ class DataFileWriter:
             if count < len(batch):
                 rest.append(batch.slice(count))
         self.rows = rest
-        self.held = sum(batch.nbytes for batch in rest)
+        self.waiting_bytes = sum(batch.nbytes for batch in rest)
         if not ready:
             return
         rows = in_order(pa.Table.from_batches(ready))

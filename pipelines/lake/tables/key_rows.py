@@ -28,14 +28,14 @@ from statelake.pipelines.lake.tables.table_rows import (
 from statelake.pipelines.lake.tables.tables import table_directory
 from statelake.state_core.formats.layout.keyed_layout import KEY, KEY_COLUMNS, RAW_KEY, KeyedLayout
 from statelake.state_core.formats.writing.unified_encode import StateRows, key_bytes
-from statelake.state_core.model.key_groups import SoughtKey
+from statelake.state_core.model.key_groups import SearchKey
 from statelake.state_core.model.snapshot import KeyedState
 
 QUEUE_COLUMNS = ("service", "domain")
 
 
 def files_with_key(
-    lake: str, operator: OperatorRecord, key: SoughtKey, state: str | None = None
+    lake: str, operator: OperatorRecord, key: SearchKey, state: str | None = None
 ) -> Iterator[tuple[TableRows, DataFile]]:
     """Yield the files that may hold a key, each with the reader of its table.
 
@@ -55,7 +55,7 @@ def files_with_key(
 
 
 def read_key(
-    table: TableRows, data_file: DataFile, key: SoughtKey
+    table: TableRows, data_file: DataFile, key: SearchKey
 ) -> Iterator[tuple[KeyedState, pa.Table]]:
     """Yield the rows of one key in one file of a table, a state at a time.
 
@@ -90,7 +90,7 @@ def read_key(
 
 
 def _rows_of_key(
-    keys: pa.Table, parsed: list[tuple[KeyedState, KeyedLayout]], key: SoughtKey
+    keys: pa.Table, parsed: list[tuple[KeyedState, KeyedLayout]], key: SearchKey
 ) -> Any:
     """Return the numbers of the rows that have the key, from a row group's key columns."""
     numbered = keys.append_column("row", pa.array(np.arange(len(keys))))
@@ -103,7 +103,7 @@ def _rows_of_key(
     return np.sort(np.concatenate(row_numbers))
 
 
-def _has_key(rows: StateRows, key: SoughtKey) -> pa.BooleanArray:
+def _has_key(rows: StateRows, key: SearchKey) -> pa.BooleanArray:
     """Return whether each row has the key, by comparing the bytes of keys."""
     column, raw = rows.batch.column(KEY), rows.batch.column(RAW_KEY)
     if rows.layout.opaque_key:
@@ -116,7 +116,7 @@ def _has_key(rows: StateRows, key: SoughtKey) -> pa.BooleanArray:
     return pc.equal(stored, pa.scalar(key.encoded.encoded, pa.large_binary()))
 
 
-def _may_hold(row_group: pq.RowGroupMetaData, key: SoughtKey) -> bool:
+def _may_hold(row_group: pq.RowGroupMetaData, key: SearchKey) -> bool:
     """Return whether a row group may have the key, by the bounds in its statistics."""
     sought: dict[str, Any] = {KEY_GROUP: key.encoded.key_group, KEY: key.value}
     for index in range(row_group.num_columns):

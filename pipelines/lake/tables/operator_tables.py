@@ -84,7 +84,7 @@ def operator_table_paths(job: str, operators: Iterable[Operator]) -> dict[tuple[
     }
 
 
-def alike_files(
+def reusable_files(
     operators: Iterable[Operator], previous: SnapshotRecord | None
 ) -> dict[str, list[DataFile]]:
     """Return the previous snapshot's files of tables whose types are the same."""
@@ -156,13 +156,11 @@ def import_operator_states(task: OperatorTask) -> list[SubtaskSpanResult]:
         for state in operator.operator_states
     }
     return [
-        _import_piece(task, piece, states[piece.operator_id, piece.state]) for piece in task.pieces
+        _import_span(task, piece, states[piece.operator_id, piece.state]) for piece in task.pieces
     ]
 
 
-def _import_piece(
-    task: OperatorTask, piece: SubtaskSpan, state: OperatorState
-) -> SubtaskSpanResult:
+def _import_span(task: OperatorTask, piece: SubtaskSpan, state: OperatorState) -> SubtaskSpanResult:
     if state.broadcast:
         parts, copies = state.parts[:1], state.parts
     else:
@@ -212,7 +210,7 @@ def read_operator_rows(
     directory = table_directory(lake, state.table)
     tables = [schema.empty_table()]
     for data_file in files:
-        with open_data_file(lake, state.table, data_file, whole=True) as file:
+        with open_data_file(lake, state.table, data_file, read_all=True) as file:
             table = file.read(columns=schema.names)
         tables.append(as_columns(table, schema, directory.full(data_file.path)))
     rows = pa.concat_tables(tables)

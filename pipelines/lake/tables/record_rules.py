@@ -36,20 +36,20 @@ from statelake.pipelines.lake.tables.records import (
 Fault = tuple[str, str]
 
 
-def record_fault(record: SnapshotRecord, *, whole: bool) -> str:
+def record_fault(record: SnapshotRecord, *, with_operators: bool) -> str:
     """Return the first fault of a row of the catalog; empty if it is valid.
 
     Args:
         record: The row.
-        whole: Whether its operators were read.
+        with_operators: Whether its operators were read.
     """
-    fault = next(_faults(record, whole=whole), None)
+    fault = next(_faults(record, with_operators=with_operators), None)
     return "" if fault is None else f"{fault[0]}: {fault[1]}"
 
 
-def _faults(record: SnapshotRecord, *, whole: bool) -> Iterator[Fault]:
+def _faults(record: SnapshotRecord, *, with_operators: bool) -> Iterator[Fault]:
     entries = sum(operator.entries for operator in record.operators)
-    if whole and (record.entries, record.state_bytes) != (
+    if with_operators and (record.entries, record.state_bytes) != (
         entries,
         sum(operator.state_bytes for operator in record.operators),
     ):

@@ -235,7 +235,7 @@ def read_data_file(
         LakeError: The file is missing, or its columns are not the state's.
     """
     names = partitioning.file_schema(columns).names
-    with open_data_file(lake, path, data_file, whole=True) as file:
+    with open_data_file(lake, path, data_file, read_all=True) as file:
         table = file.read(columns=names)
     place = table_directory(lake, path).full(data_file.path)
     return typed_rows(table, data_file, columns, partitioning, place)
@@ -256,7 +256,7 @@ def null_counts(file: pq.ParquetFile) -> dict[str, int]:
 
 @contextmanager
 def open_data_file(
-    lake: str, path: str, data_file: DataFile, *, whole: bool = False
+    lake: str, path: str, data_file: DataFile, *, read_all: bool = False
 ) -> Iterator[pq.ParquetFile]:
     """Open one file of a table, until the context ends.
 
@@ -264,7 +264,7 @@ def open_data_file(
         lake: The lake's location.
         path: The table's path.
         data_file: The file.
-        whole: Whether all of it will be read, which needs fewer requests to an object store.
+        read_all: Whether all of it will be read, which needs fewer requests to an object store.
 
     Raises:
         LakeError: It is missing, can't be read, or does not have the rows of its record.
@@ -272,7 +272,7 @@ def open_data_file(
     """
     directory = table_directory(lake, path)
     try:
-        with _opened(directory, data_file, whole=whole) as source:
+        with _opened(directory, data_file, read_all=read_all) as source:
             place = directory.full(data_file.path)
             file = open_parquet(source, place, pre_buffer=directory.is_object_store)
             if data_file.rows not in (-1, file.metadata.num_rows):
@@ -290,9 +290,9 @@ def open_data_file(
         ) from error
 
 
-def _opened(directory: Directory, file: DataFile, *, whole: bool) -> pa.NativeFile:
+def _opened(directory: Directory, file: DataFile, *, read_all: bool) -> pa.NativeFile:
     """Open a file; one that is small and in an object store is fetched at once."""
-    if whole and directory.is_object_store and file.size <= FETCHED_BYTES:
+    if read_all and directory.is_object_store and file.size <= FETCHED_BYTES:
         return parquet_input(directory.read(file.path))
     return directory.open_input(file.path)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from statelake.pipelines.lake.catalog.unmanaged_state import KEYED, keyed_kept_as_bytes
+from statelake.pipelines.lake.catalog.unmanaged_state import KEYED, unmanaged_keyed_sizes
 from statelake.pipelines.lake.change.changes import ValueChange, read_changes, resolve_change
 from statelake.pipelines.lake.tables.records import OperatorStateRecord, SnapshotRecord
 from statelake.state_core.formats.layout.keyed_states import with_value
@@ -85,7 +85,7 @@ def check_against(
     new = schemas_of_snapshot(open_snapshot(against))
     verdicts = check_operators(old, new, allow_missing=allow_missing)
     declared = {each.operator_id for each in old} & {each.operator_id for each in new}
-    for label in keyed_kept_as_bytes(record):
+    for label in unmanaged_keyed_sizes(record):
         if OperatorSchema(label, None).operator_id in declared:  # otherwise it is reported as gone
             rule = "nobody has read its types: try a restore in Flink"
             verdicts.append(StateVerdict(label, "", unknown(KEYED, KEYED, rule)))

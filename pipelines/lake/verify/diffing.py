@@ -167,7 +167,7 @@ def diff_snapshots(
         ] + _without_tables(before, after)
 
     reading = SnapshotReading(lake, *lake.together([(job, earlier), (job, later)]))
-    states = reading.whole(differences)
+    states = reading.at_once(differences)
     if request.sort == "bytes":
         states.sort(key=lambda each: (-each.bytes_change, each.operator, each.state))
     return Differences(earlier, later, states, work.unread)
@@ -221,7 +221,7 @@ def diff_state(
         return differences[0]
 
     reading = SnapshotReading(lake, *lake.together([(job, earlier), (job, later)]))
-    return reading.whole(difference)
+    return reading.at_once(difference)
 
 
 def _without_tables(before: SnapshotRecord, after: SnapshotRecord) -> list[StateDifference]:

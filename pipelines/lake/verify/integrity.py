@@ -19,7 +19,7 @@ from statelake.pipelines.lake.catalog.reading import SnapshotReading
 from statelake.pipelines.lake.catalog.unmanaged_state import (
     UNMANAGED_DIRECTORY,
     digest_of,
-    ids_kept_as_bytes,
+    unmanaged_keyed_ids,
 )
 from statelake.pipelines.lake.export.redistributing import plan_elements
 from statelake.pipelines.lake.tables.names import digest_in
@@ -57,7 +57,7 @@ def count_faults(lake: Catalog, record: SnapshotRecord, snapshot: Snapshot) -> l
     """
     faults = []
     operators = {operator.operator_id: operator for operator in record.operators}
-    as_bytes = ids_kept_as_bytes(record)
+    as_bytes = unmanaged_keyed_ids(record)
     for operator in snapshot.operators:
         if operator.operator_id in as_bytes:
             operator = replace(operator, keyed_files=(), keyed_states=())  # noqa: PLW2901
@@ -187,7 +187,7 @@ def stored_faults(
             reading.check()
         return faults
 
-    return reading.whole(read)
+    return reading.at_once(read)
 
 
 def _stored_faults(lake: Catalog, record: SnapshotRecord, progress: Progress | None) -> list[str]:

@@ -72,7 +72,7 @@ def _against(lake: Catalog, plan: ErasurePlan, request: RequestFile) -> list[str
     with _collecting(against):
         refuse_held(lake, plan.changed(request.asked))
     with _collecting(against), suppress(NoMatchError):
-        refuse_plan(plan, request.asked, whole=request.whole)
+        refuse_plan(plan, request.asked, all_rows=request.whole)
     return against
 
 
@@ -118,7 +118,7 @@ def erase_op(erasure: LakeErasure) -> dg.OpDefinition:
             requested_by = f"{request.requested_by or 'unknown'}, Dagster run {context.run_id}"
             try:
                 erase(
-                    lake, request.asked, request.jobs, whole=request.whole, secret=secret,
+                    lake, request.asked, request.jobs, all_rows=request.whole, secret=secret,
                     requested_by=requested_by,
                     progress=LoggedProgress(context.log, f"erasing {config.request}"),
                     approve=lambda rest: _refuse_more(rest, request, planned),
@@ -128,7 +128,7 @@ def erase_op(erasure: LakeErasure) -> dg.OpDefinition:
             if _recorded(lake, request, secret) is None:
                 # nothing of it is here: the request is fulfilled
                 before = before or _plan(lake, request, context)
-                content = before.said(request.asked, secret)
+                content = before.record_content(request.asked, secret)
                 add_record(lake, "erase", config.request, requested_by, content)
 
         Redaction(request.asked).run(work)
@@ -276,7 +276,7 @@ def _plan_metadata(
     hidden = Redaction(request.asked).text
     return {
         **metadata_of(plan),
-        "snapshots": f"{len(plan.snapshots_found)} of {plan.snapshots}",
+        "snapshots": f"{len(plan.matched_snapshots)} of {plan.snapshots}",
         "not erased from here": faults_list(map(hidden, plan.elsewhere)),
         "stands against it": faults_list(map(hidden, against)),
         "asked": dg.MetadataValue.timestamp(request.asked_at),

@@ -19,28 +19,28 @@ from statelake.state_core.errors import StateError
 from statelake.state_core.printable import printable
 
 Result = TypeVar("Result")
-CUT = 24  # characters: messages may cut off longer words
-SHOWN_CALLS = 8
+LONGEST_WORD_SHOWN = 24  # characters: messages may cut off longer words
+TRACEBACK_CALLS = 8
 
 
 class Redaction:
     """Remove the words of a request from texts.
 
     Args:
-        asked: The request.
+        request: The request.
     """
 
-    def __init__(self, asked: ErasureRequest) -> None:
-        forms = {form for word in telling_words(asked) for form in _forms(word) if form.strip()}
+    def __init__(self, request: ErasureRequest) -> None:
+        forms = {form for word in telling_words(request) for form in _forms(word) if form.strip()}
         self._forms = sorted(forms, key=len, reverse=True)
 
     def text(self, original: str) -> str:
         """Return a text without words of the request, and without beginnings of long ones."""
         for form in self._forms:
-            if len(form) <= CUT and form in original:
+            if len(form) <= LONGEST_WORD_SHOWN and form in original:
                 original = re.sub(rf"(?<!\w){re.escape(form)}(?!\w)", REDACTED, original)
-            while len(form) > CUT and form[:CUT] in original:
-                at = original.index(form[:CUT])
+            while len(form) > LONGEST_WORD_SHOWN and form[:LONGEST_WORD_SHOWN] in original:
+                at = original.index(form[:LONGEST_WORD_SHOWN])
                 alike = takewhile(
                     lambda pair: pair[0] == pair[1], zip(original[at:], form, strict=False)
                 )
@@ -68,7 +68,7 @@ class Redaction:
             return dg.Failure(self.text(str(error)), metadata={"error": name}, allow_retries=False)
         calls = [
             f"{frame.name}, line {frame.lineno} of {frame.filename}"
-            for frame in traceback.extract_tb(error.__traceback__)[-SHOWN_CALLS:]
+            for frame in traceback.extract_tb(error.__traceback__)[-TRACEBACK_CALLS:]
         ]
         return dg.Failure(
             f"{name}; its message may contain keys to erase, and is not shown. Run the same"

@@ -42,7 +42,7 @@ from statelake.state_core.serializers.framework.opaque_values import (
 
 
 @dataclass(frozen=True)
-class Head:
+class FileHeader:
     """The states in a file's header, worked out once for all files with the same header.
 
     Attributes:
@@ -144,9 +144,9 @@ def _ends(layout: KeyedLayout) -> bool:
     return layout.value is None or layout.value.self_delimiting
 
 
-def read_head(source: DataInput) -> Head:
+def read_head(source: DataInput) -> FileHeader:
     """Read the head of a keyed state file."""
-    return Head(read_keyed_header(source), source.budget)
+    return FileHeader(read_keyed_header(source), source.budget)
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class HeadedFile(ABC):
     """
 
     name: str
-    head: Head
+    head: FileHeader
     key_groups: KeyGroupRange
     max_parallelism: int
     decoders: Mapping[int, KeyedLayout] = field(

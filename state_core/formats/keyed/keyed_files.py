@@ -28,7 +28,7 @@ from statelake.state_core.errors import CorruptSnapshotError, StateError, Unsupp
 from statelake.state_core.files.filesystem import ByteSource
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.keyed.headed_file import (
-    Head,
+    FileHeader,
     HeadedFile,
     KeyGroupSpan,
     read_head,
@@ -54,7 +54,7 @@ from statelake.state_core.model.snapshot import KeyedState, RowNames
 
 END_MARK = b"\xff\xff"  # the end of a key group in the unified format
 LAST_OF_RUN = 0x80  # the first byte of a state's last key, in key group 0
-LOOKED_AT = 1 << 16  # bytes of a key group, to detect its format
+DETECTION_BYTES = 1 << 16  # bytes of a key group, to detect its format
 
 # readers of other formats are imported when a handle needs them
 # ruff: noqa: PLC0415
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from statelake.state_core.formats.keyed.raw_timers import RawTimersFile
 
 
-class Opening:
+class OpeningSteps:
     """The steps of opening a file: each raises an error at the first fault.
 
     A check overrides them to note faults, and continues with the readable rest.
@@ -79,7 +79,9 @@ class Opening:
         """
         return files.open(stream, part=part)
 
-    def head(self, source: ByteSource | None, end: int | None, files: StateFiles) -> Head | None:
+    def head(
+        self, source: ByteSource | None, end: int | None, files: StateFiles
+    ) -> FileHeader | None:
         """Read the head of a file, which ends at or before an offset; None if it can't be read.
 
         Args:
@@ -127,10 +129,10 @@ class Opening:
         return numbered and not is_unified_group(source, spans)
 
 
-STRICT = Opening()
+STRICT = OpeningSteps()
 
 
-class Partial(Opening):
+class PartialOpening(OpeningSteps):
     """The steps of opening the readable part: instances of RocksDB may lack some tables.
 
     Attributes:
@@ -148,7 +150,9 @@ class Partial(Opening):
             self.missing.append(error)
             return None
 
-    def head(self, source: ByteSource | None, end: int | None, files: StateFiles) -> Head | None:
+    def head(
+        self, source: ByteSource | None, end: int | None, files: StateFiles
+    ) -> FileHeader | None:
         """Read the head of a file; raise if that fails, as nothing else can be read without it."""
         if source is None:
             raise self.missing[0]
@@ -160,7 +164,7 @@ def open_keyed(
     files: StateFiles,
     max_parallelism: int,
     siblings: Siblings | None = None,
-    opening: Opening = STRICT,
+    opening: OpeningSteps = STRICT,
 ) -> HeadedFile | None:
     """Open one keyed handle; return None if it has no data.
 
@@ -177,14 +181,14 @@ def open_keyed(
     siblings = siblings or Siblings((handle,), files, max_parallelism)
     if not isinstance(handle, ChangelogHandle):
         return _open_backend(handle, siblings, opening)
-    base = all_in_base(handle)
+    base = only_materialized(handle)
     if base is not None:
         return _open_backend(base, siblings, opening, part=True)
     return _open_changelog(handle, siblings)
 
 
 def _open_backend(
-    handle: KeyedHandle, siblings: Siblings, opening: Opening = STRICT, *, part: bool = False
+    handle: KeyedHandle, siblings: Siblings, opening: OpeningSteps = STRICT, *, part: bool = False
 ) -> HeadedFile | None:
     """Open a backend's own file; `part` if siblings may have other parts of it."""
     if isinstance(handle, KeyGroupsHandle):
@@ -227,7 +231,7 @@ def open_raw_timers(
     if header is None:
         return None
     return RawTimersFile(
-        source.name, Head(header), handle.key_groups, max_parallelism, source, spans
+        source.name, FileHeader(header), handle.key_groups, max_parallelism, source, spans
     )
 
 
@@ -274,7 +278,7 @@ def _open_changelog(handle: ChangelogHandle, siblings: Siblings) -> HeadedFile |
     return ChangelogKeyedFile(name, head, handle.key_groups, max_parallelism, bases, log)
 
 
-def all_in_base(handle: ChangelogHandle) -> KeyedHandle | None:
+def only_materialized(handle: ChangelogHandle) -> KeyedHandle | None:
     """Return the materialized handle, if it is the only one and has no changes; otherwise None."""
     bases = [base for base in _wrapped(handle) if not _is_empty(base)]
     logged = any(log is not None and not _is_empty(log) for log in handle.changes)
@@ -301,7 +305,7 @@ def _wrapped(handle: ChangelogHandle) -> list[KeyedHandle]:
 
 def with_names(files: Sequence[KeyedFile], names: Mapping[str, RowNames]) -> tuple[KeyedFile, ...]:
     """Return the files of an operator with names for the fields of rows, by state."""
-    heads: dict[int, Head] = {}  # many subtasks may have the same head
+    heads: dict[int, FileHeader] = {}  # many subtasks may have the same head
     named = []
     for file in files:
         assert isinstance(file, HeadedFile)  # noqa: S101 - all are, see open_keyed
@@ -312,7 +316,7 @@ def with_names(files: Sequence[KeyedFile], names: Mapping[str, RowNames]) -> tup
     return tuple(named)
 
 
-def decoded_alike(files: Sequence[KeyedFile]) -> tuple[KeyedFile, ...]:
+def with_first_decoders(files: Sequence[KeyedFile]) -> tuple[KeyedFile, ...]:
     """Return the files of an operator such that all decode a state as the first one that has it.
 
     `merge_states` takes the meta info of that file. Other files may know other subclasses of a
@@ -340,7 +344,7 @@ def merge_states(files: Sequence[KeyedFile]) -> tuple[KeyedState, ...]:
     """
     states: dict[str, KeyedState] = {}
     places: dict[str, list[tuple[KeyedFile, int]]] = {}
-    for file in decoded_alike(files):
+    for file in with_first_decoders(files):
         for index, state in enumerate(file.states):
             first = states.setdefault(state.name, state)
             if first is not state and first != state:
@@ -399,7 +403,7 @@ class Siblings:
                     offsets_of.setdefault(wrapped.stream, set()).update(wrapped.offsets)
         return {stream: sorted(offsets) for stream, offsets in offsets_of.items()}
 
-    def end_behind(self, stream: StreamHandle, start: int) -> int | None:
+    def end_of_group(self, stream: StreamHandle, start: int) -> int | None:
         """Return the end of the key group at an offset of a file; None if it is not known."""
         offsets = self._offsets.get(stream, [])
         index = bisect_right(offsets, start)
@@ -407,7 +411,7 @@ class Siblings:
 
 
 def _open_key_groups(
-    handle: KeyGroupsHandle, siblings: Siblings, opening: Opening, *, part: bool
+    handle: KeyGroupsHandle, siblings: Siblings, opening: OpeningSteps, *, part: bool
 ) -> HeadedFile | None:
     if handle.stream is None:
         return None
@@ -417,7 +421,7 @@ def _open_key_groups(
     head = opening.head(source, begin, files)
     if source is None or head is None:
         return None
-    end = siblings.end_behind(handle.stream, max(handle.offsets, default=0)) if part else None
+    end = siblings.end_of_group(handle.stream, max(handle.offsets, default=0)) if part else None
     if end is not None and end > max(source.size, handle.stream.size):
         end = None
     spans = tuple(opening.spans(handle, head.header, source, end))
@@ -446,7 +450,7 @@ def is_unified_group(source: ByteSource, spans: Sequence[KeyGroupSpan]) -> bool:
     if len(spans) != 1 or spans[0].group != 0:
         return False
     (span,) = spans
-    content = np.empty(min(span.end - span.start, LOOKED_AT), np.uint8)
+    content = np.empty(min(span.end - span.start, DETECTION_BYTES), np.uint8)
     last = np.empty(len(END_MARK), np.uint8)
     if content.size < last.size:
         return False
@@ -476,7 +480,7 @@ def _has_lengths(content: bytes, size: int) -> bool:
 
 
 def _open_rocksdb(
-    handle: IncrementalHandle, siblings: Siblings, opening: Opening, *, part: bool
+    handle: IncrementalHandle, siblings: Siblings, opening: OpeningSteps, *, part: bool
 ) -> HeadedFile | None:
     if handle.meta is None:
         return None
@@ -493,7 +497,7 @@ def _open_rocksdb(
     )
 
     sources = tuple((name, source) for name, source in opened if source is not None)
-    lenient = isinstance(opening, Partial) and len(sources) < len(opened)
+    lenient = isinstance(opening, PartialOpening) and len(sources) < len(opened)
     name = f"{meta.name} (RocksDB, {len(sources)} files)"
     within = handle.key_groups.intersection(KeyGroupRange(0, max_parallelism - 1))
     database = RocksDBFiles(

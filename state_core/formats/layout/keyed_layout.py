@@ -54,11 +54,11 @@ from statelake.state_core.serializers.framework.opaque_values import (
 
 @dataclass(frozen=True)
 class RowPart:
-    """A column of an entry's key or value; `held` is 0 where it is left out."""
+    """A column of an entry's key or value; `present` is 0 where it is left out."""
 
     serializer: TypeSerializer
     column: pa.Array
-    held: U8Array = field(default_factory=lambda: ALL_PRESENT)
+    present: U8Array = field(default_factory=lambda: ALL_PRESENT)
 
 
 class RowWriter:
@@ -80,7 +80,7 @@ class RowWriter:
         typed = ALL_PRESENT if exact.size == 0 else (1 - exact).astype(np.uint8)
         self.parts = []
         for part in parts:
-            present = _both(part.held, typed)
+            present = _both(part.present, typed)
             self.parts.append(RowPart(part.serializer, part.column, present))
             self.sizes += part.serializer.sizes(part.column, present)
         if exact.size:
@@ -89,7 +89,7 @@ class RowWriter:
     def write(self, out: U8Array, position: I64Array) -> None:
         """Write every row at its position, which moves to the row's end."""
         for part in self.parts:
-            part.serializer.encode(part.column, Target(out, position, part.held))
+            part.serializer.encode(part.column, Target(out, position, part.present))
         if self.exact.size:
             OpaqueSerializer().encode(self.raw, Target(out, position, self.exact))
 

@@ -47,7 +47,7 @@ from statelake.state_core.serializers.framework.compatibility import (
     as_is,
     incompatible,
     migrate,
-    strict,
+    without_migration,
     worst_of,
 )
 
@@ -85,7 +85,7 @@ class OperatorSchema:
         return self.label if _ID.fullmatch(self.label) else operator_id_of_uid(self.label)
 
     @property
-    def held(self) -> str:
+    def states_text(self) -> str:
         """The states of the operator in words; empty without state."""
         count = len(self.states) + len(self.operator_states)
         return ", ".join([f"{count} states"] * (count > 0) + list(self.others))
@@ -208,7 +208,7 @@ def check_operators(
             # a list or broadcast state that is no longer declared is restored and kept
             states = before.operator_states, after.operator_states
             verdicts += _check_states(before.label, *states, check_operator_state)
-        elif before.held:
+        elif before.states_text:
             verdicts.append(StateVerdict(before.label, "", _missing(before, allow_missing)))
     return verdicts
 
@@ -217,7 +217,7 @@ def _missing(operator: OperatorSchema, allowed: bool) -> Compatibility:
     if allowed:
         return Compatibility(Verdict.COMPATIBLE_AS_IS)
     rule = "the operator is gone, and Flink restores without it only with --allowNonRestoredState"
-    return incompatible(operator.held, "nothing", rule)
+    return incompatible(operator.states_text, "nothing", rule)
 
 
 def check_operator_state(old: StateMetaInfo, new: StateMetaInfo) -> Compatibility:
@@ -241,7 +241,7 @@ def check_operator_state(old: StateMetaInfo, new: StateMetaInfo) -> Compatibilit
 def _check_keyed(old: OperatorSchema, new: OperatorSchema) -> list[StateVerdict]:
     if old.key is None or new.key is None:
         return []
-    key = strict(new.key.resolve_schema_compatibility(old.key), "key")
+    key = without_migration(new.key.resolve_schema_compatibility(old.key), "key")
     states = _check_states(old.label, old.states, new.states, _check_state)
     return [StateVerdict(old.label, "", key.under("key")), *states]
 
@@ -269,7 +269,7 @@ def _check_state(old: StateMetaInfo, new: StateMetaInfo) -> Compatibility:
     results = [value.under("timer" if kinds[1] == "TIMERS" else "value")]
     before, after = _held(old, NAMESPACE_SERIALIZER), _held(new, NAMESPACE_SERIALIZER)
     if before is not None and after is not None:
-        result = strict(after.resolve_schema_compatibility(before), "namespace")
+        result = without_migration(after.resolve_schema_compatibility(before), "namespace")
         results.append(result.under("namespace"))
     return worst_of(results)
 
@@ -292,7 +292,7 @@ def _check_value(
     if old is None or new is None:
         return as_is()
     if kind == "TIMERS":
-        return strict(new.resolve_schema_compatibility(old), "timer")
+        return without_migration(new.resolve_schema_compatibility(old), "timer")
     if isinstance(old, ListSerializerSnapshot) and isinstance(new, ListSerializerSnapshot):
         return _with_ttl(old.nested[0], new.nested[0]).under("element")
     if (
@@ -302,7 +302,9 @@ def _check_value(
     ):
         key = new.nested[0].resolve_schema_compatibility(old.nested[0])
         value = _with_ttl(old.nested[1], new.nested[1])
-        return worst_of((strict(key, "map state's key").under("key"), value.under("value")))
+        return worst_of(
+            (without_migration(key, "map state's key").under("key"), value.under("value"))
+        )
     if isinstance(old, _OF_ELEMENTS) != isinstance(new, _OF_ELEMENTS):
         # Flink looks for the times in the elements, even if the whole list or map has or had TTL
         return incompatible(

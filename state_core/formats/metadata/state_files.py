@@ -65,7 +65,7 @@ _Worked = TypeVar("_Worked")
 FIRST_BLOCK = 1 << 16
 
 
-class Heads:
+class HeaderCache:
     """The headers of one snapshot's files.
 
     Attributes:
@@ -181,7 +181,7 @@ class StateFiles:
         self.directory = directory.confined()
         self.allowed = tuple(Directory(location).confined() for location in allow_external)
         self._named = directory
-        self.heads = Heads()
+        self.heads = HeaderCache()
         self._opened: dict[StreamHandle, Any] = {}
         self._seen: dict[str, FileSource] = {}
         self._parts: set[StreamHandle] = set()
@@ -228,7 +228,7 @@ class StateFiles:
         self,
         handle: StreamHandle,
         *,
-        whole: bool = True,
+        complete: bool = True,
         shared: bool = False,
         part: bool = False,
     ) -> ByteSource:
@@ -236,7 +236,7 @@ class StateFiles:
 
         Args:
             handle: The handle.
-            whole: Whether a file that is shorter than its handle's size is refused; if not, the
+            complete: Whether a file that is shorter than its handle's size is refused; if not, the
                 source has the existing bytes.
             shared: Whether any number of handles may lead to the same bytes, as those of
                 in-flight buffers do.
@@ -256,7 +256,7 @@ class StateFiles:
                 place=self.metadata_path,
             )
         try:
-            source = self._open(handle, whole)
+            source = self._open(handle, complete)
         except StateError:
             raise
         except OSError as error:
@@ -289,7 +289,7 @@ class StateFiles:
             SnapshotError: As `open` does.
         """
         if handle not in self._opened:
-            source = self.open(handle, whole=False)
+            source = self.open(handle, complete=False)
             if isinstance(handle, RelativeHandle | FileHandle) and isinstance(source, FileSource):
                 source = source.directory.source(source.path)
             self._opened[handle] = work_out(source, self._copies)

@@ -36,7 +36,7 @@ from statelake.state_core.formats.layout.meta_info import (
     read_state_meta_infos,
     write_state_meta_info,
 )
-from statelake.state_core.formats.metadata.state_files import Heads
+from statelake.state_core.formats.metadata.state_files import HeaderCache
 from statelake.state_core.kernels.frames import walk_frames
 from statelake.state_core.model.handles import OperatorHandle
 from statelake.state_core.serializers.framework.columns import I64Array, U8Array
@@ -194,7 +194,7 @@ class OperatorFile:
 
 
 def open_operator_file(
-    source: ByteSource, handle: OperatorHandle, heads: Heads | None = None
+    source: ByteSource, handle: OperatorHandle, heads: HeaderCache | None = None
 ) -> OperatorFile:
     """Open one subtask's operator state.
 
@@ -207,13 +207,13 @@ def open_operator_file(
         SnapshotError: The file can't be read.
     """
     try:
-        header = header_of(source, handle, heads or Heads())
+        header = header_of(source, handle, heads or HeaderCache())
     except StateError as error:
         raise error.within("operator state") from error
     return OperatorFile(source, header, handle)
 
 
-def header_of(source: ByteSource, handle: OperatorHandle, heads: Heads) -> OperatorHeader:
+def header_of(source: ByteSource, handle: OperatorHandle, heads: HeaderCache) -> OperatorHeader:
     """Read the header of a file, which ends at the first element.
 
     Raises:

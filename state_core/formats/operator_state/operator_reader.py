@@ -23,7 +23,7 @@ from statelake.state_core.formats.layout.meta_info import (
     write_state_meta_info,
 )
 from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata
-from statelake.state_core.formats.metadata.state_files import Heads, StateFiles
+from statelake.state_core.formats.metadata.state_files import HeaderCache, StateFiles
 from statelake.state_core.formats.operator_state.operator_file import (
     OperatorFile,
     open_operator_file,
@@ -122,7 +122,9 @@ def open_operator_files(
     return opened
 
 
-def open_non_keyed(files: Mapping[int, OperatorFile], heads: Heads) -> tuple[OperatorState, ...]:
+def open_non_keyed(
+    files: Mapping[int, OperatorFile], heads: HeaderCache
+) -> tuple[OperatorState, ...]:
     """Return an operator's states: lists first, then broadcasts, each with its subtasks' parts.
 
     Args:
@@ -166,8 +168,8 @@ def open_non_keyed(files: Mapping[int, OperatorFile], heads: Heads) -> tuple[Ope
                     remedy="let the job take a new savepoint, which writes all subtasks alike",
                 )
             # all elements of a list are decoded by the first subtask's layout, as in
-            # `decoded_alike`; each copy of a broadcast state by its own, which knows the ends of
-            # its entries
+            # `with_first_decoders`; each copy of a broadcast state by its own, which knows the
+            # ends of its entries
             as_first = layouts.setdefault(name, layout)
             layout = as_first if layout.key is None else layout
             parts.setdefault(name, []).append(SubtaskPart(file, name, subtask, layout))

@@ -66,7 +66,7 @@ class SpillTask:
         return parse_keyed_state(self.meta_info, self.key_serializer, without_decoders=True)[1]
 
 
-class SpilledElsewhere(Protocol):
+class RemoteRows(Protocol):
     """Rows that other processes have: tasks of a cluster call `spill_batches` for them."""
 
     def spill(self, task: SpillTask) -> list[Spill]:

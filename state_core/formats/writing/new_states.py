@@ -43,11 +43,11 @@ from statelake.state_core.serializers.framework.snapshots import CompositeTypeSe
 from statelake.state_core.serializers.type_spec import TypeSpec, parse_type
 
 if TYPE_CHECKING:
-    from statelake.state_core.formats.writing.new_rows import SpilledElsewhere
+    from statelake.state_core.formats.writing.new_rows import RemoteRows
 
 TypeOf: TypeAlias = "TypeSpec | TypeSerializerSnapshot"
 Rows: TypeAlias = (
-    "pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch] | SpilledElsewhere"
+    "pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch] | RemoteRows"
 )
 
 # of a `KeyedProcessFunction`, and of the DataStream API V2's `KeyedProcessOperator`

@@ -89,7 +89,7 @@ class _Check:
     """An operator, both declared and in the snapshot."""
 
     operator: OperatorDeclaration
-    held: HeldOperator
+    stored: HeldOperator
     union_limit: int
 
     def findings(self) -> Iterator[Finding]:
@@ -98,7 +98,7 @@ class _Check:
         yield from self.key()
         declared = {declaration.name: declaration for declaration, _ in self.operator.declared}
         by_name: dict[str, list[StoredState]] = {}
-        for state in self.held.states:
+        for state in self.stored.states:
             by_name.setdefault(state.meta.name, []).append(state)
         for name, declaration in declared.items():
             yield from self.state(declaration, by_name.get(name, []))
@@ -109,7 +109,7 @@ class _Check:
 
     def parallelism(self) -> Iterator[Finding]:
         """Check the max parallelism, which never changes."""
-        count, groups = self.operator.parallelism, self.held.max_parallelism
+        count, groups = self.operator.parallelism, self.stored.max_parallelism
         if count is not None and count > groups:
             problem = f"a parallelism of {count}, and the snapshot has {groups} key groups"
             yield self.fault("parallelism", problem, f"make it {groups} at most, or rehash")
@@ -120,7 +120,7 @@ class _Check:
 
     def key(self) -> Iterator[Finding]:
         """Check the key serializer: entries are found by the bytes of their key."""
-        before, after = self.held.key, self.operator.key_type
+        before, after = self.stored.key, self.operator.key_type
         if before is None or StreamKind.KEYED not in self.operator.inputs:
             return
         if after is None:
@@ -134,7 +134,7 @@ class _Check:
 
     def state(self, declared: StateDeclaration, stored: list[StoredState]) -> Iterator[Finding]:
         """Check one declared state against those of its name."""
-        key, new = self.held.key or parse_type("Void"), declared.new_state()
+        key, new = self.stored.key or parse_type("Void"), declared.new_state()
         meta = new.meta_info(key) if isinstance(new, NewKeyedState) else new.meta_info()
         form = meta.form
         same = [state for state in stored if state.form in (form, "keyed unknown")]
@@ -179,7 +179,7 @@ class _Check:
         """Return the compatibility of the serializers."""
         pair = stored.meta, meta
         if stored.keyed:
-            key = self.held.key or parse_type("Void")
+            key = self.stored.key or parse_type("Void")
             old, new = (OperatorSchema("", key, {meta.name: each}) for each in pair)
         else:
             old, new = (
@@ -190,7 +190,7 @@ class _Check:
 
     def union(self, declared: StateDeclaration, stored: StoredState) -> Iterator[Finding]:
         """Check the size of a UNION list, which every subtask gets in full."""
-        count = self.operator.parallelism or self.held.parallelism
+        count = self.operator.parallelism or self.stored.parallelism
         total = stored.state_bytes * count
         if count > 1 and total >= self.union_limit:
             problem = (

@@ -31,8 +31,8 @@ from statelake.state_core.serializers.framework.columns import (
     null_rows,
     written_rows,
 )
+from statelake.state_core.serializers.framework.exact_values import reads_exact
 from statelake.state_core.serializers.framework.layouts import NOTHING, ByteLayout, choice, fixed
-from statelake.state_core.serializers.framework.whole_values import reads_whole
 
 _INT = IntSerializer()
 _BYTES = ByteArraySerializer()
@@ -80,7 +80,7 @@ class AvroString(SizedSerializer):
 
     def read(self, source: DataInput) -> str:
         """Read one string; invalid UTF-8 becomes lone surrogates, which `write` converts back."""
-        errors = "replace" if reads_whole() else "surrogateescape"  # no text has half a character
+        errors = "replace" if reads_exact() else "surrogateescape"  # no text has half a character
         return _BYTES.read(source).decode("utf-8", errors)
 
     def write(self, value: Any, out: DataOutput) -> None:

@@ -31,7 +31,7 @@ from statelake.state_core.serializers.framework.columns import (
     null_rows,
     validity,
 )
-from statelake.state_core.serializers.framework.whole_values import WholeText, reads_whole
+from statelake.state_core.serializers.framework.exact_values import ExactText, reads_exact
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
@@ -80,12 +80,12 @@ class FieldsSerializer(TypeSerializer):
 
     def read(self, source: DataInput) -> Any:
         """Read one value, cut to microseconds unless it is read whole."""
-        if reads_whole():
+        if reads_exact():
             position = source.position
             numbers = self._numbers(source)
             text = self.text_of(numbers)
             if text is not None:
-                return WholeText(text, numbers)
+                return ExactText(text, numbers)
             source.position = position
         data = np.frombuffer(source.read_bytes(self.length), np.uint8)
         bounds = np.zeros(1, np.int64), np.array([len(data)], np.int64)
@@ -93,7 +93,7 @@ class FieldsSerializer(TypeSerializer):
 
     def write(self, value: Any, out: DataOutput) -> None:
         """Write one value, or None; a tuple is the value's numbers, as they are."""
-        if isinstance(value, WholeText):
+        if isinstance(value, ExactText):
             value = value.numbers
         if isinstance(value, tuple):
             for width, number in zip(self.widths, value, strict=True):

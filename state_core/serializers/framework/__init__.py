@@ -6,7 +6,7 @@
 `columns`             `Cursor` and `Target`: columns between bytes and Arrow; equal rows of two
 `opaque_values`       values carried as bytes: only their class understands them, or they are too
                       wide or too deep for a table; users' decoders of these
-`whole_values`        values read with all that their columns can't hold, for people
+`exact_values`        values read with all that their columns can't hold, for people
 `snapshots`           the simple and the composite family of snapshots
 `registry`            Flink's class names, and the classes that read them
 `built_in`            the module of each of these classes

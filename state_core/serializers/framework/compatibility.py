@@ -136,7 +136,7 @@ def worst_of(results: Iterable[Compatibility]) -> Compatibility:
     return Compatibility(ordered[0].verdict, reasons)
 
 
-def strict(result: Compatibility, what: str) -> Compatibility:
+def without_migration(result: Compatibility, what: str) -> Compatibility:
     """Return the verdict on a part that can't be migrated: a key, namespace or user key.
 
     Flink looks entries up by these bytes, so they must not change.

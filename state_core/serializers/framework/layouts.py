@@ -160,8 +160,8 @@ def prefix(parts: Sequence[ByteLayout], padding: int | None) -> ByteLayout:
 def _choice(
     width: int, is_prefix: int, parts: Sequence[ByteLayout], padding: int | None
 ) -> ByteLayout:
-    behind_null = -1 if padding is None else padding
-    return Word((skip.CHOICE, width, is_prefix, behind_null, len(parts)), width, tuple(parts))
+    null_padding = -1 if padding is None else padding
+    return Word((skip.CHOICE, width, is_prefix, null_padding, len(parts)), width, tuple(parts))
 
 
 def marked(part: ByteLayout) -> ByteLayout:

@@ -50,11 +50,11 @@ class KryoSerializer(DecodedSerializer):
         decoder: The decoder.
 
     Attributes:
-        whole: Whether a value takes all bytes up to its end.
+        to_end: Whether a value takes all bytes up to its end.
     """
 
     decoder: KryoDecoder
-    whole: ClassVar[bool] = True
+    to_end: ClassVar[bool] = True
 
     def __init__(self, java_class: str, decoder: KryoDecoder) -> None:
         super().__init__(java_class, decoder)
@@ -78,7 +78,7 @@ class KryoSerializer(DecodedSerializer):
         if uuids is None:
             return None
         halves, behind = uuids
-        if self.whole and (behind != end).any():
+        if self.to_end and (behind != end).any():
             return None
         cursor.position[rows] = behind
         return uuid_texts(halves, cursor.present)
@@ -167,7 +167,7 @@ class KryoSerializer(DecodedSerializer):
         values = self.decoder.values
         for begin, stop, parts, roots, ends in tables_of(values, cursor.data, starts, limits):
             fine = roots >= 0
-            if self.whole:
+            if self.to_end:
                 fine &= ends == limits[begin:stop]
             mine = rows[begin:stop]
             known, inexact, column = self._column(
@@ -223,7 +223,7 @@ class KryoSerializer(DecodedSerializer):
 class NestedKryoSerializer(KryoSerializer):
     """A part of another type that Kryo writes."""
 
-    whole = False
+    to_end = False
 
     def __init__(self, java_class: str, decoder: KryoDecoder) -> None:
         super().__init__(java_class, decoder)

@@ -76,8 +76,8 @@ class SealedSerializer(TypeSerializer):
         self.parts = dict(parts)
         self.null = null
         self.labels = pa.array(self.parts, pa.string())
-        self.held = {label: part for label, part in parts if part.wire_length != 0}
-        fields = [pa.field(label, part.arrow_type) for label, part in self.held.items()]
+        self.with_bytes = {label: part for label, part in parts if part.wire_length != 0}
+        fields = [pa.field(label, part.arrow_type) for label, part in self.with_bytes.items()]
         self.arrow_type = pa.struct([pa.field(TYPE, pa.string()), *fields])
         if not fields:
             self.arrow_type = pa.string()
@@ -110,10 +110,10 @@ class SealedSerializer(TypeSerializer):
             raise source.fault(self._no_type(number))
         label, part = list(self.parts.items())[number]
         value = part.read(source)
-        if not self.held:
+        if not self.with_bytes:
             return label
-        shown: dict[str, Any] = {TYPE: label, **dict.fromkeys(self.held)}
-        return shown | {label: value} if label in self.held else shown
+        shown: dict[str, Any] = {TYPE: label, **dict.fromkeys(self.with_bytes)}
+        return shown | {label: value} if label in self.with_bytes else shown
 
     def write(self, value: Any, out: DataOutput) -> None:
         """Write one value."""
@@ -121,12 +121,12 @@ class SealedSerializer(TypeSerializer):
             out.write_byte(self.null)
             return
         label = value
-        if self.held:
+        if self.with_bytes:
             label = value.get(TYPE) if isinstance(value, dict) else None
         if not isinstance(label, str) or label not in self.parts:
             raise EncodeError(f"{value!r} is no {self.name}", remedy=self._remedy)
         out.write_byte(list(self.parts).index(label))
-        self.parts[label].write(value.get(label) if label in self.held else True, out)
+        self.parts[label].write(value.get(label) if label in self.with_bytes else True, out)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read the numbers, then the values of each type."""
@@ -143,10 +143,10 @@ class SealedSerializer(TypeSerializer):
         columns = [
             part.decode(inner.only((numbers == index).astype(np.uint8)))
             for index, (label, part) in enumerate(self.parts.items())
-            if label in self.held
+            if label in self.with_bytes
         ]
         types = self.labels.take(pa.array(numbers.astype(np.int32), mask=~there))
-        if not self.held:
+        if not self.with_bytes:
             return types
         return struct_array(self.arrow_type, inner.present, (types, *columns), cursor.rows)
 
@@ -175,14 +175,14 @@ class SealedSerializer(TypeSerializer):
         """Return each type that has bytes, with the rows that are of it."""
         chosen = []
         for index, (label, part) in enumerate(self.parts.items()):
-            if label in self.held:
+            if label in self.with_bytes:
                 rows = (numbers == index).astype(np.uint8)
                 chosen.append((label, part, rows if present.size == 0 else rows & present))
         return chosen
 
     def _numbers(self, values: pa.Array, present: U8Array) -> npt.NDArray[np.int64]:
         """Return the number of each row's type, -1 for null; refuse a type that there is not."""
-        types = values.field(TYPE) if self.held else values
+        types = values.field(TYPE) if self.with_bytes else values
         indexes = pc.fill_null(pc.index_in(types, value_set=self.labels), -1)
         numbers = np.asarray(indexes).astype(np.int64)
         valid = present_rows(values)
@@ -204,7 +204,7 @@ class SealedSerializer(TypeSerializer):
 
     @property
     def _remedy(self) -> str:
-        what = f"`{TYPE}` is" if self.held else "it is"
+        what = f"`{TYPE}` is" if self.with_bytes else "it is"
         return f"{what} one of {', '.join(self.parts)}"
 
 
@@ -214,25 +214,25 @@ class SealedRule(MigrationRule):
 
     def column(self, old: SealedSerializer, new: SealedSerializer, column: pa.Array) -> pa.Array:
         """Convert the column of each type."""
-        if not old.held and not new.held:
+        if not old.with_bytes and not new.with_bytes:
             return column
-        types = column.field(TYPE) if old.held else column
+        types = column.field(TYPE) if old.with_bytes else column
         columns = [
-            migrate_column(old.held[label], part, column.field(label))
-            if label in old.held
+            migrate_column(old.with_bytes[label], part, column.field(label))
+            if label in old.with_bytes
             else pa.nulls(len(column), part.arrow_type)
-            for label, part in new.held.items()
+            for label, part in new.with_bytes.items()
         ]
         return struct_column(new.arrow_type, [types, *columns], column)
 
     def value(self, old: SealedSerializer, new: SealedSerializer, value: Any) -> Any:
         """Convert one value."""
-        label = value[TYPE] if old.held else value
-        if not new.held:
+        label = value[TYPE] if old.with_bytes else value
+        if not new.with_bytes:
             return label
-        shown: dict[str, Any] = {TYPE: label, **dict.fromkeys(new.held)}
-        if label in old.held and label in new.held:
-            shown[label] = migrate_value(old.held[label], new.held[label], value[label])
+        shown: dict[str, Any] = {TYPE: label, **dict.fromkeys(new.with_bytes)}
+        if label in old.with_bytes and label in new.with_bytes:
+            shown[label] = migrate_value(old.with_bytes[label], new.with_bytes[label], value[label])
         return shown
 
 

@@ -25,8 +25,8 @@ from statelake.state_core.serializers.framework.columns import (
     fixed_sizes,
     require_values,
 )
+from statelake.state_core.serializers.framework.exact_values import ExactText, reads_exact
 from statelake.state_core.serializers.framework.registry import register
-from statelake.state_core.serializers.framework.whole_values import WholeText, reads_whole
 from statelake.state_core.serializers.sql.binary.columns import (
     micros_of,
     millis_of,
@@ -57,8 +57,8 @@ class TimestampDataSerializer(TypeSerializer):
     def read(self, source: DataInput) -> datetime | str | None:
         """Read one timestamp, cut to microseconds unless read whole; None in a year of 5 digits."""
         millis, nanos = source.read_long(), 0 if self.small else source.read_int()
-        if reads_whole() and 0 <= nanos <= 999_999:
-            return WholeText(instant_text(millis * 1_000_000 + nanos, ""), (millis, nanos))
+        if reads_exact() and 0 <= nanos <= 999_999:
+            return ExactText(instant_text(millis * 1_000_000 + nanos, ""), (millis, nanos))
         if not FIRST_MILLI <= millis <= LAST_MILLI or not 0 <= nanos <= 999_999:
             return None
         moved = EPOCH + timedelta(milliseconds=millis, microseconds=nanos // 1000)
@@ -66,7 +66,7 @@ class TimestampDataSerializer(TypeSerializer):
 
     def _parts(self, value: Any) -> tuple[int, int]:
         """Return milliseconds, and nanoseconds of the millisecond."""
-        if isinstance(value, WholeText):
+        if isinstance(value, ExactText):
             return value.numbers[0], value.numbers[1]
         if not isinstance(value, datetime):
             raise EncodeError(f"{value!r} is no {self.name}")

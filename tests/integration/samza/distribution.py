@@ -21,7 +21,7 @@ def samza_jars() -> list[Path]:
     # of the module for Kafka the serde of keys alone is needed
     target = resolve_jars(
         f"samza-{VERSION}",
-        whole=[f"org.apache.samza:samza-core_2.12:{VERSION}"],
+        with_others=[f"org.apache.samza:samza-core_2.12:{VERSION}"],
         alone=[f"org.apache.samza:samza-kafka_2.12:{VERSION}"],
     )
     return sorted(target.glob("*.jar"))

@@ -48,7 +48,7 @@ def test_a_damaged_one(broken: Damaged) -> None:
     assert "3 faults" in ran.out
     group = broken.groups(0)[4]
     assert f"subtask 0, state 'count', key group {group}\n" in ran.out
-    for word in ("hash says key group", "`_metadata` says", "-> the file was cut off"):
+    for word in ("its hash is of key group", "`_metadata` says", "-> the file was cut off"):
         assert word in ran.out
 
 

@@ -92,7 +92,7 @@ def test_timers_of_the_heap(case: str, tmp_path: Path) -> None:
 
 def test_keys_beside_their_column_are_not_passed_over(tmp_path: Path) -> None:
     """A key that no column holds is null there: smallest and largest say nothing of it."""
-    key = key_rows.SoughtKey("m", EncodedKey(b"m", 1))
+    key = key_rows.SearchKey("m", EncodedKey(b"m", 1))
     for keys, may in ((["a", "b"], False), (["a", None], True), (["a", "z"], True)):
         table = pa.table({"key_group": pa.array([1, 1], pa.int32()), "key": keys})
         pq.write_table(table, tmp_path / "keys.parquet")

@@ -200,7 +200,7 @@ def test_several_states_are_migrated_at_once_or_not_at_all(
 ) -> None:
     """One snapshot has all of them, and a state that can't follow keeps the others as they were."""
     lake = Catalog(tmp_path / "lake")
-    import_snapshot(lake, str(POJO), JOB, snapshot_id="one", asked=Import(uids=["customers"]))
+    import_snapshot(lake, str(POJO), JOB, snapshot_id="one", request=Import(uids=["customers"]))
     words = ("--lake", lake.location, "--job", JOB, "--snapshot", "one")
     address = {"pojo": "Judge$Address", "fields": {**FIELDS["address"]["fields"], "floor": "int"}}  # type: ignore[call-overload]
     states: dict[str, Any] = {

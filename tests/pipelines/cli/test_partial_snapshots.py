@@ -70,7 +70,7 @@ def files_of(snapshot: Path) -> list[Path]:
     files: StateFiles = opened.files
     return sorted(
         {
-            Path(files.open(stream, whole=False, shared=True).name)
+            Path(files.open(stream, complete=False, shared=True).name)
             for stream in streams_of(opened.metadata)
             if isinstance(stream, FileHandle | RelativeHandle | SegmentHandle)
         }
@@ -588,7 +588,7 @@ def test_expired_keys_that_are_damaged_are_counted(monkeypatch: pytest.MonkeyPat
     whole = FLINK / "kinds-hashmap-canonical-p2-m128-flink2.3.0/savepoint"
     asked = ("expired", whole, "--ttl", "1d", "--at", "2100-01-01T00:00Z", "--keys", "--json")
     before = run(*asked)
-    monkeypatch.setattr(expiring, "whole_column", damaged)
+    monkeypatch.setattr(expiring, "printed_column", damaged)
     after = run(*asked)
     assert (before.code, after.code) == (0, 3)
     assert "operator kinds, state 'session'" in after.err
@@ -654,7 +654,7 @@ def test_pages_and_metadata_say_the_same(tmp_path: Path) -> None:
     for values in (True, False):
         source = Source(tmp_path / "sp", Options(values=values))
         name = Name("", "savepoint-aaaaaa-000000000000")
-        held = source.held(name)
+        held = source.contents(name)
         source.close()
         page = "".join(
             str(part) for part in pages.snapshot(name, held, [], values=values, parallelism=0)

@@ -69,7 +69,7 @@ def test_what_is_no_script_is_refused_before_java_starts(tmp_path: Path) -> None
     for content, error, says in (
         (None, MissingFileError, "can't be read"),
         (b"\xff\xfe", DeclarationError, "no text"),
-        (b"SET 'a' = '\0'", DeclarationError, "no script"),
+        (b"SET 'a' = '\0'", DeclarationError, "not a SQL script"),
         (b"-- later", DeclarationError, "no statement"),
     ):
         if content is not None:

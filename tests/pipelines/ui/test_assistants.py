@@ -344,7 +344,7 @@ def test_errors_without_values_have_no_words_of_theirs(
     def fails(*_: object) -> None:
         raise fault
 
-    monkeypatch.setattr(Source, "held", fails)
+    monkeypatch.setattr(Source, "contents", fails)
     of = {"job": "demo", "snapshot": "monday"}
     for values in (True, False):
         with closing(Source(lake, Options(values=values))) as source:

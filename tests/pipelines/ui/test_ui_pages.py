@@ -609,7 +609,7 @@ def test_pages_of_rows_are_all_rows_in_order(tmp_path: Path) -> None:
     sl.write_snapshot(tmp_path / "one", [operator], metadata_version=6)
     source, name = Source(tmp_path, Options()), Name("", "one")
     counts = {}
-    for state in source.held(name).operators[0].states:
+    for state in source.contents(name).operators[0].states:
         found, number, more = [], 0, True
         while more:
             page = source.rows(name, "o", state.name, "", number)

@@ -83,7 +83,7 @@ def test_elements_are_what_was_sent(name: str, tmp_path: Path) -> None:
 def test_records_lie_in_two_subtasks(name: str, tmp_path: Path) -> None:
     """Some have been received in part: a length, a part of a length, more than a buffer."""
     elements = list(read_channels(channels_of(opened(name, tmp_path))))
-    assert all(one.whole for one in elements)
+    assert all(one.separable for one in elements)
     received = [one.begins_one for one in elements if one.channel.received]
     sent = [one.ends_one for one in elements if not one.channel.received]
     assert sum(map(bool, received)) == sum(map(bool, sent)) >= 4
@@ -265,7 +265,7 @@ def test_more_gates_than_any_job_has_are_not_tried(gates: int) -> None:
         received = gate < gates
         channels.append(Channel("id", "op", received, 0, gate, 0, 0, tuple(starts), file))
     *_, sent = read_channels(channels)
-    assert (sent.whole, sent.records) == ((True, 1) if gates == GATES_TRIED else (False, None))
+    assert (sent.separable, sent.records) == ((True, 1) if gates == GATES_TRIED else (False, None))
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_more_gates_than_any_job_has_are_not_tried(gates: int) -> None:
 def test_what_are_no_elements(buffer: bytes) -> None:
     """They are counted as bytes, and said not to be told apart."""
     (received,) = both_sides([buffer])
-    assert (received.whole, received.records, received.size) == (False, None, len(buffer))
+    assert (received.separable, received.records, received.size) == (False, None, len(buffer))
     found = InFlight("op") + received
     assert (found.unknown, found.text) == (1, f"at least 0 records ({len(buffer)} bytes)")
 

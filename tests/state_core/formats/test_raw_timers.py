@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from statelake import open_snapshot
 from statelake.state_core.errors import CorruptSnapshotError, StateError
 from statelake.state_core.files.filesystem import InlineSource
-from statelake.state_core.formats.keyed.headed_file import Head
+from statelake.state_core.formats.keyed.headed_file import FileHeader
 from statelake.state_core.formats.keyed.raw_timers import (
     RawTimersFile,
     holds_timers,
@@ -154,7 +154,7 @@ def test_mutated_timers(data: st.DataObject, whole: tuple[RawTimersFile, bytes])
     try:
         header = read_timers_header(source, spans)
         if header is not None:
-            timers = RawTimersFile("", Head(header), KeyGroupRange(0, 4), 128, source, spans)
+            timers = RawTimersFile("", FileHeader(header), KeyGroupRange(0, 4), 128, source, spans)
             for entries in timers.entries():
                 assert len(entries) > 0
     except StateError:

@@ -9,7 +9,7 @@ import pytest
 
 from statelake.state_core.formats.keyed.rocksdb.rocksdb_native import RocksDBKeyedFile
 from statelake.state_core.integrity import Fault, check_snapshot
-from statelake.state_core.integrity.checking import look
+from statelake.state_core.integrity.checking import check_and_keep
 from statelake.state_core.model.handles import RelativeHandle, StreamHandle
 from tests.support.judging import said, salvaged
 from tests.support.lakes import entries, golden
@@ -121,7 +121,7 @@ def test_a_local_name_that_leads_out(tmp_path: Path) -> None:
 
 def test_sound_files_are_opened_strictly() -> None:
     """What is lenient is only for files of which something is known to be wrong."""
-    examined = look(golden(KINDS).snapshot)
+    examined = check_and_keep(golden(KINDS).snapshot)
     found = [source.file for held in examined.operators for source in held.keyed.values()]
     assert len(found) == 2
     assert all(isinstance(file, RocksDBKeyedFile) and not file.database.lenient for file in found)

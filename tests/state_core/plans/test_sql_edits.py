@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from statelake.state_core.errors import StateError
+from statelake.state_core.plans.handling import flink_handling
 from statelake.state_core.plans.kinds import lineage_of, states_of
 from statelake.state_core.plans.lineage import widens
 from statelake.state_core.plans.matches import Fate, PlanMatch, worst
@@ -23,7 +24,6 @@ from statelake.state_core.plans.matching import match_plans, same_bytes, with_he
 from statelake.state_core.plans.meanings import Call, Cast, TableColumn, bare, marked, phrase
 from statelake.state_core.plans.plan import Plan, parse_plan
 from statelake.state_core.plans.states import ValuePlace
-from statelake.state_core.plans.unaided import flink_unaided
 from statelake.state_core.serializers.sql.types.logical_type_parser import parse_logical_type
 from tests.integration.flink.sql_plans import (
     ALIKE,
@@ -71,7 +71,7 @@ def test_each_edit_has_its_verdict(edit: Edit) -> None:
     """The worst of all operators that the old job has; and what Flink does in silence."""
     match = matched(edit)
     assert worst_of(match) is Fate(edit.ours)
-    wrong = [each.says for each in flink_unaided(match) if each.wrong]
+    wrong = [each.text for each in flink_handling(match) if each.wrong]
     if edit.flink:
         assert any(says.startswith(edit.flink) for says in wrong), wrong
     else:
@@ -87,7 +87,7 @@ def test_a_plan_goes_on_from_itself(edit: Edit) -> None:
         assert all(each.old is each.new or each.old == each.new for each in match.operators)
         assert all(each.worst is Fate.KEEPS for each in match.operators)
         assert all(state.same for each in match.operators for state in each.states)
-        assert not any(each.wrong for each in flink_unaided(match))
+        assert not any(each.wrong for each in flink_handling(match))
 
 
 @pytest.mark.parametrize("edit", ALIKE, ids=lambda edit: edit.name)
@@ -298,7 +298,7 @@ def test_the_best_row_is_not_kept_as_several_are() -> None:
     (rank,) = (each for each in match.operators if each.node.kind == "rank")
     assert rank.fate is Fate.UNKNOWN
     assert "holds lists of rows by sort key, and there was nothing like it" in rank.why[1]
-    assert flink_unaided(match)[match.operators.index(rank)].wrong
+    assert flink_handling(match)[match.operators.index(rank)].wrong
 
 
 def test_what_lookups_by_a_primary_key_found_is_one_row() -> None:
@@ -415,7 +415,7 @@ def test_a_filter_that_an_old_flink_does_not_apply_is_another_one(
     assert operator.worst is fate
     assert all("FLINK-30687" in each.why for each in operator.column_matches if each.fate.rank)
     (unaided,) = (
-        said for each, said in zip(match.operators, flink_unaided(match), strict=True)
+        said for each, said in zip(match.operators, flink_handling(match), strict=True)
         if each is operator
     )  # fmt: skip
     assert unaided.wrong is (fate is Fate.FILTER)
@@ -489,11 +489,11 @@ def test_no_json_of_a_plan_is_in_a_verdict() -> None:
     pairs += [(match_plans(*two), "neighbours") for two in pairwise(by_family)]
     said = set()
     for match, name in pairs:
-        for each, flink in zip(match.operators, flink_unaided(match), strict=True):
+        for each, flink in zip(match.operators, flink_handling(match), strict=True):
             columns = [text for column in each.column_matches
                        for text in (column.why, column.column.name)]  # fmt: skip
             gone = [column.name for state in each.states for column in state.left_out]
-            said |= {(text, name) for text in (*each.why, *columns, *gone, flink.says)}
+            said |= {(text, name) for text in (*each.why, *columns, *gone, flink.text)}
     assert len(said) > 200
     raw = re.compile(r'[{}"]|INPUT_REF|internalName|\bnull\b.*: ')
     assert [each for each in said if raw.search(each[0])] == []
@@ -684,7 +684,7 @@ def test_a_grouping_set_added_over_updates_is_unknown() -> None:
     assert "of the grouping set (o.a, o.b) all groups are new, and what it reads is upd" in str(
         operator.why
     )
-    assert flink_unaided(match)[match.operators.index(operator)].wrong
+    assert flink_handling(match)[match.operators.index(operator)].wrong
     fewer, _ = _why(new, old, "group-aggregate")
     assert fewer is Fate.KEEPS
 
@@ -752,7 +752,7 @@ def test_mutated_plans_are_judged_or_refused(seed: int) -> None:
         try:
             old, new = (parse_plan(json.dumps(plan), name) for plan, name in
                         zip(pair, ("old", "new"), strict=True))  # fmt: skip
-            flink_unaided(match_plans(old, new))
+            flink_handling(match_plans(old, new))
         except StateError as error:
             assert ("old", "new")[place] in str(error)  # noqa: PT017 - most are no errors at all
 
@@ -806,7 +806,7 @@ def test_what_is_known_as_a_whole_is_unknown_if_it_changes() -> None:
         assert node.says in whole.why[-1]
         assert whole.why[-1].endswith(f"--accept lost={whole.label}")
         assert all(len(why) < 600 for why in whole.why)
-        unaided = flink_unaided(match)[match.operators.index(whole)]
+        unaided = flink_handling(match)[match.operators.index(whole)]
         assert unaided.wrong
         others = (each for each in match.operators if each is not whole and each.old is not None)
         assert {each.worst for each in others} <= {Fate.KEEPS}

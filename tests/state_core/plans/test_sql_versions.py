@@ -10,11 +10,11 @@ from itertools import combinations
 
 import pytest
 
+from statelake.state_core.plans.handling import flink_handling
 from statelake.state_core.plans.kinds import KINDS
 from statelake.state_core.plans.matches import Fate, PlanMatch, worst
 from statelake.state_core.plans.matching import match_plans
 from statelake.state_core.plans.plan import Plan, parse_plan
-from statelake.state_core.plans.unaided import flink_unaided
 from statelake.state_core.plans.versions import FIRST_ROWS, FIRST_ROWS_SENT, VersionChange
 from tests.integration.flink.sql_versions import (
     CHANGED,
@@ -55,7 +55,7 @@ def test_the_same_query_keeps_all_state_in_each_later_version(name: str) -> None
         assert all(each.old is not None and each.new is not None for each in match.operators)
         assert {each.worst for each in match.operators} == {Fate.KEEPS}, (old, new)
         assert all(state.same for each in match.operators for state in each.states)
-        assert not any(each.wrong for each in flink_unaided(match)), (old, new)
+        assert not any(each.wrong for each in flink_handling(match)), (old, new)
 
 
 @pytest.mark.parametrize(("name", "change"), CHANGED.items(), ids=lambda each: str(each)[:30])
@@ -72,8 +72,8 @@ def test_what_a_version_keeps_otherwise_is_refused(name: str, change: VersionCha
         else:
             assert refused.fate in (Fate.UNKNOWN, Fate.LOST), (old, new)
             assert str(change) in " ".join(refused.why)
-        unaided = flink_unaided(match)[match.operators.index(refused)]
-        assert unaided.wrong or unaided.says.startswith("refuses"), unaided
+        unaided = flink_handling(match)[match.operators.index(refused)]
+        assert unaided.wrong or unaided.text.startswith("refuses"), unaided
 
 
 def test_each_version_compiled_each_query() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from statelake.pipelines.api import Lake
-from statelake.pipelines.cli.commands.erasure.erase import Asked, asked_options
+from statelake.pipelines.cli.commands.erasure.erase import ErasureArguments, erasure_options
 from statelake.pipelines.cli.commands.terminal import (
     as_json,
     json_option,
@@ -32,13 +32,13 @@ def audit() -> None:
 @audit.command("erase")
 @lake_option
 @click.option("--request", required=True, help="The id of the erasure.")
-@asked_options
+@erasure_options
 @click.option("--also", multiple=True, help="Another directory or URI to search, such as exports.")
 @json_option
 def erase(
     lake: str,
     request: str,
-    asked: Asked,
+    arguments: ErasureArguments,
     also: tuple[str, ...],
     as_json_: bool,
 ) -> None:
@@ -55,9 +55,9 @@ def erase(
     """
     with progress_bar("searching", quiet=as_json_) as progress:
         erasure = Lake(lake).erase(
-            request, keys=asked.keys, where=asked.predicates, progress=progress
+            request, keys=arguments.keys, where=arguments.predicates, progress=progress
         )
-        result = erasure.audit(also, secret=asked.secret)
+        result = erasure.audit(also, secret=arguments.secret)
     show(result, as_json_=as_json_)
     answer(yes=result.clean)
 

@@ -25,7 +25,7 @@ from statelake.state_core.printable import public_location
 SECRET = "STATELAKE_ERASE_SECRET"  # noqa: S105 - the name of a variable
 
 
-class Asked(NamedTuple):
+class ErasureArguments(NamedTuple):
     """The keys and predicates of a request, and the secret of its hash; empty if not given."""
 
     keys: tuple[str, ...]
@@ -33,12 +33,12 @@ class Asked(NamedTuple):
     secret: bytes
 
 
-def _asked(
+def _erasure_arguments(
     keys: tuple[str, ...],
     key_file: BinaryIO | None,
     where: tuple[tuple[str, str], ...],
     secret_file: BinaryIO | None,
-) -> Asked:
+) -> ErasureArguments:
     listed = list(keys)
     if key_file is not None:
         place = getattr(key_file, "name", "--keys")
@@ -52,13 +52,13 @@ def _asked(
     secret = os.environ.get(SECRET, "").encode()
     if secret_file is not None:
         secret = secret_file.read().strip()
-    return Asked(tuple(dict.fromkeys(listed)), predicates, secret)
+    return ErasureArguments(tuple(dict.fromkeys(listed)), predicates, secret)
 
 
 # what is erased, and what an audit searches for
-asked_options = gathered(
-    "asked",
-    _asked,
+erasure_options = gathered(
+    "arguments",
+    _erasure_arguments,
     plugins_option,
     click.option("--key", "keys", multiple=True, help="A key, as `statelake dump` prints it."),
     click.option(
@@ -78,7 +78,7 @@ asked_options = gathered(
 
 @click.command("erase")
 @lake_option
-@asked_options
+@erasure_options
 @click.option("--request", help="Its id in the records; by default a new one.")
 @request_options(EraseFromLake, "erased")
 @click.option("--all", "whole", is_flag=True, help="A predicate may be true of every row.")
@@ -89,7 +89,7 @@ asked_options = gathered(
 @json_option
 def erase_command(
     lake: str,
-    asked: Asked,
+    arguments: ErasureArguments,
     request: str | None,
     erased: EraseFromLake,
     whole: bool,
@@ -117,10 +117,10 @@ def erase_command(
     """
     request = request or f"erasure-{uuid.uuid4().hex[:8]}"
     with progress_bar("erasing" if yes else "looking", quiet=as_json_) as progress:
-        words = {"keys": asked.keys, "where": asked.predicates, "progress": progress}
+        words = {"keys": arguments.keys, "where": arguments.predicates, "progress": progress}
         erasure = Lake(lake).erase(**vars(erased) | words | {"request": request})
         if yes:
-            done = erasure.execute(whole=whole, secret=asked.secret, by=requested_by)
+            done = erasure.execute(whole=whole, secret=arguments.secret, by=requested_by)
         else:
             plan = erasure.plan(whole=whole)
     if not yes:

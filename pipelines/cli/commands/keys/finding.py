@@ -71,7 +71,7 @@ def find(source: NamedSnapshot, value: str, request: FindValue, as_json_: bool) 
         _print(value, hits)
     refuse_problems(hits.problems)
     if not hits:  # it may be in an unreadable part
-        refuse_problems(hits.entries_lost)
+        refuse_problems(hits.not_located)
     answer(yes=bool(hits))
 
 

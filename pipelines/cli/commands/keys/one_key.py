@@ -25,10 +25,10 @@ from statelake.pipelines.cli.options import (
 )
 from statelake.pipelines.keys import (
     KeyRows,
-    as_far_as_found,
     key_table,
     printed_rows,
     rows_of_key,
+    with_lost_errors,
 )
 from statelake.pipelines.requests.reading import Selection
 from statelake.state_core.errors import StateError
@@ -82,7 +82,7 @@ def get(source: NamedSnapshot, text: str, request: Selection, as_json_: bool) ->
                 err=True,
             )
     lost: list[StateError] = []
-    key_rows = [as_far_as_found(rows, lost.append) for rows in key_rows]
+    key_rows = [with_lost_errors(rows, lost.append) for rows in key_rows]
     entries = _print_json(key_rows) if as_json_ else _print_tables(key_rows)
     refuse_problems([*problems, *map(str, lost)])
     if not entries and not as_json_:
@@ -134,4 +134,4 @@ def history(opened: Job, text: str, request: Selection, as_json_: bool) -> None:
     """
     result = opened.history(text, **vars(request))
     show(result, as_json_=as_json_, marked="")
-    answer(yes=result.held)
+    answer(yes=result.has_entries)

@@ -109,7 +109,7 @@ def _note(changes: GroupChanges, state: int, table: ChangeTable, name: str) -> N
         try:
             if operation not in table.operations:
                 raise refused(operation, layout.kind)
-            table.note(operation, table.joined(key, content[middle:rest]), key, content[rest:end])
+            table.add(operation, table.full_key(key, content[middle:rest]), key, content[rest:end])
         except StateError as error:
             raise error.within(f"{changes.place(start)}, state {name!r}") from error
 
@@ -121,8 +121,8 @@ def _untouched(entries: Entries, tables: Mapping[int, ChangeTable]) -> Iterator[
         rows = np.flatnonzero(entries.state_of == state)
         if rows.size:
             mine = entries.take(rows)
-            touched = table.touched(mine).astype(bool)
-            table.keep(mine.take(np.flatnonzero(touched)))
+            touched = table.has_change(mine).astype(bool)
+            table.add_entries(mine.take(np.flatnonzero(touched)))
             stays[rows[touched]] = False
     if stays.all():
         yield entries

@@ -39,7 +39,7 @@ REMEDY = "the log is damaged or was not copied whole: fetch its files again"
 SAVEPOINT = "take a savepoint (flink savepoint), which holds what the changes made, too"
 
 
-class _Words:
+class _ByteStrings:
     """A sorted set of byte strings, for membership tests of pieces of a buffer."""
 
     def __init__(self, words: Iterable[bytes]) -> None:
@@ -48,7 +48,7 @@ class _Words:
         self.bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
         self.data = np.frombuffer(b"".join(ascending), np.uint8)
 
-    def among(self, data: U8Array, starts: I64Array, ends: I64Array) -> U8Array:
+    def contains(self, data: U8Array, starts: I64Array, ends: I64Array) -> U8Array:
         """Return 1 for each piece that is one of the strings, otherwise 0."""
         flags = np.zeros(len(starts), np.uint8)
         if len(self.bounds) > 1:
@@ -77,7 +77,7 @@ class ChangeTable(ABC):
         self.keys: set[bytes] = set()
 
     @abstractmethod
-    def note(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
+    def add(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
         """Note a change and its entry.
 
         Args:
@@ -92,17 +92,17 @@ class ChangeTable(ABC):
         """Yield each changed entry as it is after all changes, as key and value."""
 
     @cached_property
-    def _words(self) -> _Words:
-        return _Words(self.keys)
+    def _words(self) -> _ByteStrings:
+        return _ByteStrings(self.keys)
 
-    def touched(self, entries: Entries) -> U8Array:
+    def has_change(self, entries: Entries) -> U8Array:
         """Return 1 for each entry with a change, otherwise 0, after all changes are noted."""
-        return self._words.among(entries.data, entries.key_start, entries.key_end)
+        return self._words.contains(entries.data, entries.key_start, entries.key_end)
 
-    def keep(self, entries: Entries) -> None:  # noqa: B027 - most need none of them
+    def add_entries(self, entries: Entries) -> None:  # noqa: B027 - most need none of them
         """Keep changed entries as they were before the changes."""
 
-    def joined(self, key: bytes, namespace: bytes) -> bytes:
+    def full_key(self, key: bytes, namespace: bytes) -> bytes:
         """Return key and namespace in the unified format."""
         if not self.ambiguous:
             return key + namespace
@@ -112,13 +112,13 @@ class ChangeTable(ABC):
         """Return the key with each namespace that is merged into the target."""
         namespace, source = self.layout.namespace, DataInput(rest, "a merge")
         namespace.skip(source)
-        if self.joined(key, rest[: source.position]) != joined:
+        if self.full_key(key, rest[: source.position]) != joined:
             raise source.fault("a merge into two namespaces", remedy=REMEDY)
         keys: dict[bytes, None] = {}
         for _ in range(source.read_count("namespaces", max(1, namespace.min_length))):
             start = source.position
             namespace.skip(source)
-            keys[self.joined(key, rest[start : source.position])] = None
+            keys[self.full_key(key, rest[start : source.position])] = None
         _check_at_end(source)
         keys.pop(joined, None)
         return tuple(keys)
@@ -143,7 +143,7 @@ class Values(ChangeTable):
         self.keys.update(last_values)
         self.steps.extend(last_values.items())
 
-    def note(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
+    def add(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
         """Note a change: a value, the keys that are merged into this key, or a removal."""
         change: bytes | tuple[bytes, ...] | None = None if operation == CLEAR else rest
         if operation == MERGE_NS:
@@ -153,7 +153,7 @@ class Values(ChangeTable):
         self.keys.add(joined)
         self.steps.append((joined, change))
 
-    def keep(self, entries: Entries) -> None:
+    def add_entries(self, entries: Entries) -> None:
         """Keep values from before the changes, which matter only for merges."""
         if self.merges:
             self.table.update(_pairs(entries))
@@ -198,7 +198,7 @@ class _Lists(ChangeTable):
         self.steps: list[tuple[bytes, bool, list[bytes] | tuple[bytes, ...]]] = []
         self.table: dict[bytes, list[bytes]] = {}
 
-    def note(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
+    def add(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
         """Note a change: whether it clears the list, and the elements or keys that it adds."""
         change: list[bytes] | tuple[bytes, ...] = []
         if operation == MERGE_NS:
@@ -211,7 +211,7 @@ class _Lists(ChangeTable):
         self.keys.add(joined)
         self.steps.append((joined, operation in (CLEAR, SET, SET_INTERNAL), change))
 
-    def keep(self, entries: Entries) -> None:
+    def add_entries(self, entries: Entries) -> None:
         """Keep the lists that have changes."""
         self.table.update((key, [value]) for key, value in _pairs(entries))
 
@@ -247,10 +247,10 @@ class _Maps(ChangeTable):
         self.cleared: set[bytes] = set()
 
     @cached_property
-    def _cleared_words(self) -> _Words:
-        return _Words(self.cleared)
+    def _cleared_words(self) -> _ByteStrings:
+        return _ByteStrings(self.cleared)
 
-    def note(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
+    def add(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
         """Apply a change."""
         entries = self.table.setdefault(joined, {})
         if operation == CLEAR:
@@ -271,14 +271,14 @@ class _Maps(ChangeTable):
             self.keys.add(joined + user_key)
             entries[user_key] = PRESENT + rest[source.position :]
 
-    def touched(self, entries: Entries) -> U8Array:
+    def has_change(self, entries: Entries) -> U8Array:
         """Return 1 for each entry that has a change, otherwise 0."""
-        flags = super().touched(entries)
+        flags = super().has_change(entries)
         if self.cleared:
             heads = namespaced_keys_of(self.layout, entries)
             bounds = np.frombuffer(heads.buffers()[1], np.int64)
             data = np.frombuffer(heads.buffers()[2] or b"", np.uint8)
-            flags |= self._cleared_words.among(data, bounds[:-1], bounds[1:])
+            flags |= self._cleared_words.contains(data, bounds[:-1], bounds[1:])
         return flags
 
     def apply(self) -> Iterator[tuple[bytes, bytes]]:
@@ -297,7 +297,7 @@ class _Timers(ChangeTable):
         super().__init__(layout)
         self.table: dict[bytes, bool] = {}
 
-    def note(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
+    def add(self, operation: int, joined: bytes, key: bytes, rest: bytes) -> None:
         """Apply a change."""
         timers = [rest] if operation == REMOVE_ELEMENT else self._timers(rest)
         for timer in timers:

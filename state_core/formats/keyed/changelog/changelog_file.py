@@ -20,7 +20,7 @@ import numpy as np
 from statelake.state_core.errors import UnsupportedFormatError, UnwalkableError
 from statelake.state_core.formats.keyed.changelog.change_log import ChangeLog
 from statelake.state_core.formats.keyed.changelog.change_replay import replayed
-from statelake.state_core.formats.keyed.headed_file import Head, HeadedFile
+from statelake.state_core.formats.keyed.headed_file import FileHeader, HeadedFile
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.keyed_states import describe_state
 from statelake.state_core.formats.layout.meta_info import (
@@ -126,14 +126,14 @@ class ChangelogKeyedFile(HeadedFile):
 
 def head_with(
     bases: Sequence[HeadedFile], log: ChangeLog, key: SerializerEntry, flink: int
-) -> Head:
+) -> FileHeader:
     """Return the header of a materialized snapshot together with a log.
 
     Args:
         bases: The files of the materialized snapshot.
         log: The log.
         key: The key serializer.
-        flink: As in `Head`.
+        flink: As in `FileHeader`.
 
     Raises:
         UnsupportedFormatError: A state has different types in the two.
@@ -142,7 +142,7 @@ def head_with(
     for state in (*(each for base in bases for each in base.header.states), *log.states):
         states.setdefault(state.name, state)
     budget = bases[0].head.budget if bases else None
-    head = Head(KeyedHeader(False, key, tuple(states.values())), budget, flink)
+    head = FileHeader(KeyedHeader(False, key, tuple(states.values())), budget, flink)
     expected = {state.name: state for state in head.states}
     for base in bases:
         for described in base.states:

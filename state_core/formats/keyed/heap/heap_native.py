@@ -117,7 +117,7 @@ class HeapFile:
         """
         reader = _HeapGroupReader(self, span)
         while self.bare:
-            entries, state = list(reader.found()), reader.walking
+            entries, state = list(reader.readable_entries()), reader.walking
             layouts = list(reader.file.layouts)
             known = layouts[state] is not self.bare[state]
             if not (known and isinstance(reader.problem, UnknownEndError)):
@@ -125,7 +125,7 @@ class HeapFile:
                 return reader
             layouts[state] = self.bare[state]
             reader = _HeapGroupReader(replace(self, layouts=tuple(layouts)), span)
-        yield from reader.found()
+        yield from reader.readable_entries()
         return reader
 
     def _unwalkable(self, lost: Sequence[_HeapGroupReader]) -> UnwalkableError:
@@ -175,7 +175,7 @@ class _HeapGroupReader(EntryWalker):
         self.data = self._read()
         self.at = 0
         self.walking = 0
-        self.whole = False
+        self.ended = False
         self.done: set[int] = set()
         self.problem: UnsupportedFormatError | None = None
 
@@ -242,7 +242,7 @@ class _HeapGroupReader(EntryWalker):
         """Return whether values of unknown ends are found by the structure around them."""
         return bool(self.opaque and self.file.max_parallelism and self.complete)
 
-    def found(self) -> Iterator[Entries]:
+    def readable_entries(self) -> Iterator[Entries]:
         """Yield the entries of each state; of a damaged state, those before the damage.
 
         Afterwards `problem` says why not all of them are found.
@@ -255,7 +255,7 @@ class _HeapGroupReader(EntryWalker):
         except CorruptSnapshotError:
             if self.broken is None:
                 raise
-        if self.broken is not None and not (self.open_end and self.whole):
+        if self.broken is not None and not (self.open_end and self.ended):
             place = f"{self.broken.place}, key group {self.span.group}"
             raise CorruptSnapshotError(self.broken.problem, place=place) from self.broken
 
@@ -288,10 +288,10 @@ class _HeapGroupReader(EntryWalker):
                 count -= rows
             self.done.add(state)
         following = self.data[self.at : self.at + 4].tobytes()
-        self.whole = self.at == self.data.size or (
+        self.ended = self.at == self.data.size or (
             self.open_end and int.from_bytes(following, "big") == self.span.group + 1
         )
-        if not self.whole:
+        if not self.ended:
             raise self._fault(f"{self.data.size - self.at} bytes behind the last state", self.at)
 
     # ----------------------------------------------- values that only their own class can walk
@@ -566,17 +566,17 @@ class HeapKeyedFile(SpannedFile):
 
     Attributes:
         part: As in `HeapFile`.
-        whole: Whether the file has all the bytes that its handle declares.
+        complete: Whether the file has all the bytes that its handle declares.
     """
 
     part: bool = False
-    whole: bool = True
+    complete: bool = True
 
     @cached_property
     def file(self) -> HeapFile:
         """The reader of its entries."""
         # the end of values of unknown classes can only be found in whole files
-        most = self.max_parallelism if self.whole else 0
+        most = self.max_parallelism if self.complete else 0
         walking = self.head.walking()
         bare = self.head.without_decoders(walking)
         return HeapFile(self.source, self.header, walking, self.spans, self.part, most, bare)

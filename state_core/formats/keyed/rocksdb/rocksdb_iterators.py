@@ -48,7 +48,7 @@ class IteratedFamily:
             self.items: Any = self.family.items(from_key=self.last, read_opt=options)
         except Exception as error:
             raise self.fault(error) from error
-        self.held: Pairs = []
+        self.pending: Pairs = []
         self.error: Exception | None = None
 
     def batches(self) -> Iterator[Pairs]:
@@ -61,18 +61,18 @@ class IteratedFamily:
         behind = (group + 1).to_bytes(self.prefix + 1, "big")[-self.prefix :]
         last = group + 1 >= 1 << 8 * self.prefix
         while True:
-            if not self.held:
-                self.held = self._next()
-                if not self.held:
+            if not self.pending:
+                self.pending = self._next()
+                if not self.pending:
                     return
-            if last or self.held[-1][0] < behind:
-                yield self.held
-                self.held = []
+            if last or self.pending[-1][0] < behind:
+                yield self.pending
+                self.pending = []
                 continue
-            cut = _first_from(self.held, behind)
+            cut = _first_from(self.pending, behind)
             if cut:
-                yield self.held[:cut]
-                self.held = self.held[cut:]
+                yield self.pending[:cut]
+                self.pending = self.pending[cut:]
             return
 
     def _next(self) -> Pairs:

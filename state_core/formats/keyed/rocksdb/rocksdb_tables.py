@@ -199,7 +199,7 @@ class FamilyTables:
         self.behind_group = bounds.behind_group(prefix)
         self.group = self.first_group if self.runs else -1
         count = len(self.runs)
-        self.held = np.zeros(count, np.int64)
+        self.run_bytes = np.zeros(count, np.int64)
         self.stored = sum(file.source.size for run in self.runs for file, _, _ in run.spans)
         self.cursors = np.zeros(count * merge.CURSOR, np.int64)
         self.cursors[merge.WAITING :: merge.CURSOR] = 1
@@ -293,8 +293,8 @@ class FamilyTables:
         sizes = np.cumsum(blocks.sizes[first : first + reader.most])
         count = max(1, int(np.searchsorted(sizes, RUN_BYTES, side="right")))
         size = int(sizes[count - 1]) + SLACK
-        self.held[run] = size
-        if (total := int(self.held.sum())) > HELD_BYTES.allowed(self.stored):
+        self.run_bytes[run] = size
+        if (total := int(self.run_bytes.sum())) > HELD_BYTES.allowed(self.stored):
             raise HELD_BYTES.exceeded(total, file.source.name, self.stored)
         if size > self.room:
             wider = size if size > RUN_BYTES else min(2 * size, RUN_BYTES + SLACK)

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from statelake.pipelines.lake.catalog import catalog_looks
+from statelake.pipelines.lake.catalog import catalog_reader
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.catalog.catalog_looks import CatalogLooks
+from statelake.pipelines.lake.catalog.catalog_reader import CatalogReader
 from statelake.pipelines.lake.tables.tables import create_table
 from statelake.state_core.errors import MissingFileError, UnsafePathError
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory, FileSource
@@ -48,8 +48,8 @@ def test_what_was_looked_at_last_is_kept(
 
     monkeypatch.setattr(type(directory), "source", counted)
     tables = {name: pa.table({"name": [name] * 100}) for name in "abcd"}
-    monkeypatch.setattr(catalog_looks, "MOST_BYTES", 3 * tables["a"].nbytes)
-    looks = CatalogLooks(directory)
+    monkeypatch.setattr(catalog_reader, "MOST_BYTES", 3 * tables["a"].nbytes)
+    looks = CatalogReader(directory)
     directory.create()
     for name, table in tables.items():
         pq.write_table(table, directory.full(name))
@@ -62,7 +62,7 @@ def test_what_was_looked_at_last_is_kept(
 def test_a_file_on_a_disk_that_is_another_one_is_read_again(tmp_path: Path) -> None:
     """Or is refused, if it is a link now."""
     directory = Directory(tmp_path).confined()
-    looks = CatalogLooks(directory)
+    looks = CatalogReader(directory)
     for value in (1, 1, 22):
         pq.write_table(pa.table({"value": [value] * value}), tmp_path / "rows")
         with looks.opened("rows", "rows") as rows:
@@ -79,7 +79,7 @@ def test_a_file_on_a_disk_that_is_another_one_is_read_again(tmp_path: Path) -> N
 def test_a_log_that_was_replaced_within_a_second(directory: ConfinedDirectory) -> None:
     """Times of S3 are whole seconds: another table of the same version is seen by its size."""
     entry = Path(directory.full("_delta_log/00000000000000000000.json"))
-    looks = CatalogLooks(directory)
+    looks = CatalogReader(directory)
     for names in (["old"], ["new", "longer"]):
         directory.delete_tree("_delta_log")
         create_table(directory, pa.schema([(name, pa.int64()) for name in names]))
@@ -92,7 +92,7 @@ def test_a_log_that_was_replaced_within_a_second(directory: ConfinedDirectory) -
 def test_a_log_on_a_disk_is_opened_again_if_a_file_of_it_is_another_one(tmp_path: Path) -> None:
     """As long as none is, there is one table; a log of the same names and sizes is another one."""
     directory = Directory(tmp_path / "table").confined()
-    looks = CatalogLooks(directory)
+    looks = CatalogReader(directory)
     assert looks.newest() is None
     create_table(directory, pa.schema([("old", pa.int64())]))
     table = looks.newest()

@@ -186,7 +186,7 @@ def test_processes(alike: bool, lake: Catalog, savepoints: list[Path], tmp_path:
 
 
 INSIDE: dict[str, Step] = {
-    "begins": (importing._Import, "_map", "before", 1),
+    "begins": (importing._Import, "_import_keyed", "before", 1),
     "writes": (DataFileWriter, "_create", "before", 1),
     "has no version": (StateTable, "replace_files", "before", 1),
     "has a version": (StateTable, "replace_files", "after", 1),

@@ -278,7 +278,7 @@ def test_a_row_has_no_handles_of_state_with_tables(scene: Scene, good: Contents)
         row["metadata"] = (scene.source / "_metadata").read_bytes()
 
     forged(scene, change)
-    assert "state that has tables" in str(refused(scene, READ["export"], DamagedLakeError))
+    assert "handles of managed state" in str(refused(scene, READ["export"], DamagedLakeError))
     still_whole(scene, good)
 
 

@@ -40,13 +40,13 @@ from tests.support.steps import Step, end
 
 pytestmark = pytest.mark.thinned(3)
 
-NOTE: Step = (importing._Import, "_map", "before", 1)
+NOTE: Step = (importing._Import, "_import_keyed", "before", 1)
 FIRST_FILE: Step = (DataFileWriter, "_create", "before", 1)
 SECOND_FILE: Step = (DataFileWriter, "_create", "after", 2)
 NO_VERSION: Step = (StateTable, "replace_files", "before", 1)
 ONE_VERSION: Step = (StateTable, "replace_files", "after", 1)
-ALL_VERSIONS: Step = (importing, "carry_state", "before", 1)
-CARRIED: Step = (importing, "carry_state", "after", 1)
+ALL_VERSIONS: Step = (importing, "store_unmanaged", "before", 1)
+CARRIED: Step = (importing, "store_unmanaged", "after", 1)
 BEGUN: Step = (Catalog, "transact", "after", 1)
 NO_ROW: Step = (Catalog, "transact", "before", 2)
 ROW: Step = (Catalog, "transact", "after", 2)

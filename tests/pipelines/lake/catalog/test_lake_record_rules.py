@@ -109,7 +109,7 @@ VALUES: list[tuple[Place, Any]] = [
 def fault_of(row: dict[str, Any]) -> str:
     """What is wrong with a row, by its types or by the rules."""
     try:
-        return record_fault(SnapshotRecord.from_row(row), whole=True)
+        return record_fault(SnapshotRecord.from_row(row), with_operators=True)
     except DamagedLakeError as error:
         return error.problem
 

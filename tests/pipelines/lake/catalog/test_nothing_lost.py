@@ -72,7 +72,7 @@ pytestmark = pytest.mark.thinned(4)
 ERASED = "key-1"
 ASKED = ErasureRequest("gdpr-4711", [ERASED], carried="keep")
 PREVIOUS: Step = (importing._Import, "_previous", "after", 1)
-BEGUN: Step = (importing._Import, "_map", "before", 1)
+BEGUN: Step = (importing._Import, "_import_keyed", "before", 1)
 JOINING: Step = (JoinedFile, "write", "before", 1)
 ONE_VERSION: Step = (StateTable, "replace_files", "after", 1)
 LAST: Step = (Attempt, "commit", "before", 1)
@@ -297,7 +297,7 @@ class TestADropBesideAnErasure:
         self, nth: int, scene: Scene, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The drop looks at the snapshots again."""
-        step = (deletions, "_show_newest", "before", nth)
+        step = (deletions, "_restore_newest_content", "before", nth)
         do_at(monkeypatch, step, lambda: erase(scene.lake, ASKED, ["orders"]))
         drop_snapshots(scene.lake, "orders", snapshot_ids=["bad"])
         assert ids(scene.lake) == ["good"]

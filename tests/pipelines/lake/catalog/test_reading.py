@@ -74,7 +74,7 @@ def erased(two_days: Path, tmp_path_factory: pytest.TempPathFactory) -> Catalog:
 
 def erase_her(lake: Catalog) -> None:
     """Erase her from all snapshots."""
-    erase(lake, REQUEST, whole=True)
+    erase(lake, REQUEST, all_rows=True)
 
 
 def rows(lake: Catalog, query: str, as_of: str | None = None) -> list[dict[str, Any]]:

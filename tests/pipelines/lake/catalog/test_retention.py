@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
-from statelake.pipelines.lake.catalog.retention import Policy, prune, reasons_to_stay
+from statelake.pipelines.lake.catalog.retention import Policy, prune, reasons_to_keep
 from statelake.pipelines.lake.tables.records import HoldRecord, SnapshotRecord
 from statelake.pipelines.orchestration.ops import PruneConfig
 from statelake.pipelines.orchestration.settings import RetentionSettings
@@ -41,7 +41,7 @@ def summary(hours: int, number: int, origin: str = "import") -> SnapshotRecord:
 def test_the_last_and_one_a_day(hours: list[int], last: int, daily: int) -> None:
     """The newest, and of the newest days the newest each; nothing else."""
     history = [summary(hour, 100 + number) for number, hour in enumerate(sorted(hours))]
-    kept = set(reasons_to_stay(history, Policy.of(last, daily), NOW))
+    kept = set(reasons_to_keep(history, Policy.of(last, daily), NOW))
     assert {each.snapshot_id for each in history[-last:]} <= kept
     days = sorted({each.taken_at.date() for each in history}, reverse=True)[:daily]
     for day in days:
@@ -54,14 +54,14 @@ def test_the_last_and_one_a_day(hours: list[int], last: int, daily: int) -> None
 def test_the_newest_is_the_last_of_the_log() -> None:
     """A clock that goes back drops no snapshot that came later, and keeps none for it."""
     history = [summary(hours, number) for number, hours in enumerate((9, 30, 8, 7))]
-    assert set(reasons_to_stay(history, Policy.of(2), NOW)) == {"s2", "s3"}
+    assert set(reasons_to_keep(history, Policy.of(2), NOW)) == {"s2", "s3"}
 
 
 def test_what_was_made_of_others_stays() -> None:
     """Whoever migrated or edited a snapshot drops that by hand."""
     history = [summary(number, number) for number in range(4)]
     history.append(summary(0, 9, origin="migrate"))
-    assert set(reasons_to_stay(history, Policy.of(1), NOW)) == {"s3", "s9"}
+    assert set(reasons_to_keep(history, Policy.of(1), NOW)) == {"s3", "s9"}
 
 
 @given(
@@ -88,7 +88,7 @@ def test_a_policy_in_tiers(hours: list[int], days: int, years: int) -> None:
             or not same_month
         ):
             expected.add(this.snapshot_id)
-    assert set(reasons_to_stay(history, policy, at)) == expected
+    assert set(reasons_to_keep(history, policy, at)) == expected
 
 
 def test_reasons() -> None:
@@ -96,13 +96,13 @@ def test_reasons() -> None:
     history = [summary(hours, hours) for hours in (0, 1, 24, 25)]
     history[0].holds.append(HoldRecord("case 4711", START))
     at = START + timedelta(hours=26)
-    assert reasons_to_stay(history, Policy.parse("1h all,  2 daily"), at) == {
+    assert reasons_to_keep(history, Policy.parse("1h all,  2 daily"), at) == {
         "s0": ["held: case 4711"],
         "s1": ["2 daily"],
         "s25": ["the newest", "1h all", "2 daily"],
     }
     old = START + timedelta(days=99)
-    assert set(reasons_to_stay(history, Policy.parse("1d all"), old)) == {"s0", "s25"}
+    assert set(reasons_to_keep(history, Policy.parse("1d all"), old)) == {"s0", "s25"}
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from statelake.pipelines.cli.options import _complete_snapshots
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.snapshot_names import (
     SnapshotId,
+    full_snapshot_id,
     resolve_snapshot,
-    whole_snapshot,
 )
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
@@ -349,7 +349,7 @@ class TestWhatChangesASnapshot:
 
     def test_an_id_that_was_looked_up(self, lake: Catalog) -> None:
         """It is taken as it is; of a job that is not there, the jobs are named."""
-        assert whole_snapshot(lake, "orders", SnapshotId("mon")) == "mon"
-        assert whole_snapshot(lake, "orders", "monday") == "monday"
+        assert full_snapshot_id(lake, "orders", SnapshotId("mon")) == "mon"
+        assert full_snapshot_id(lake, "orders", "monday") == "monday"
         with pytest.raises(NotFoundError, match="no job 'returns' in the lake; it has: orders"):
-            whole_snapshot(lake, "returns", "latest")
+            full_snapshot_id(lake, "returns", "latest")

@@ -25,7 +25,7 @@ from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.verify.compatibility import check_against
 from statelake.state_core.errors import IncompatibleError, UnsupportedFormatError
 from statelake.state_core.formats.layout.state_compatibility import StateVerdict
-from statelake.state_core.formats.metadata.state_files import Heads
+from statelake.state_core.formats.metadata.state_files import HeaderCache
 from statelake.state_core.formats.operator_state.operator_reader import open_non_keyed
 from statelake.state_core.model.handles import DistributionMode
 from statelake.state_core.serializers.type_spec import parse_type
@@ -256,5 +256,5 @@ def test_elements_of_lists_are_decoded_by_one_serializer(knowing: int, tmp_path:
         held = SimpleNamespace(mode=DistributionMode.SPLIT_DISTRIBUTE)
         handle = SimpleNamespace(states={"parts": held})
         files[subtask] = SimpleNamespace(header=subtask, states=(state,), handle=handle)
-    (parts,) = open_non_keyed(cast("Any", files), Heads())
+    (parts,) = open_non_keyed(cast("Any", files), HeaderCache())
     assert len({id(cast("Any", part).layout) for part in parts.parts}) == 1

@@ -459,8 +459,8 @@ def test_keyed_state_kept_as_bytes_goes_on_only_as_it_is(
             raise error
         return reading(self, *given)
 
-    reading = importing._Import._attempts
-    monkeypatch.setattr(importing._Import, "_attempts", attempt)
+    reading = importing._Import._run_retrying
+    monkeypatch.setattr(importing._Import, "_run_retrying", attempt)
     monkeypatch.setattr(importing, "not_found", lambda _: lost)
     shop = sl.Lake(tmp_path / "lake").job("shop")
     shop.import_snapshot(tmp_path / "savepoint", "monday")

@@ -36,7 +36,7 @@ from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.plans.matches import OperatorMatch
 from statelake.state_core.plans.plan import read_plan
 from statelake.state_core.plans.states import ValuePlace
-from statelake.state_core.plans.topology import Shape, name_in_uid, operator_ids_of
+from statelake.state_core.plans.topology import Shape, operator_ids_of, uid_name
 from tests.support.command import run
 from tests.support.savepoints.sql_jobs import (
     unpack_sql_job,
@@ -331,7 +331,7 @@ def test_uids_that_only_a_connector_knows_are_asked_for(
     one = old.with_name("kafka.json")
     one.write_text(old.read_text().replace('"halves"', '"kafka"'))
     ids = Shape({("table-source-scan", "kafka"): 1})
-    assert name_in_uid(read_plan(one), 1, "source-0", ids) == "kafka"
+    assert uid_name(read_plan(one), 1, "source-0", ids) == "kafka"
     with pytest.raises(EncodeError, match="use True for both jobs, or 'old'"):
         sl.check_sql(plain, old, old, no_uids="new")  # type: ignore[arg-type]
 

@@ -142,7 +142,7 @@ def test_exchanges_with_records_in_flight_stay_whole(lake: Catalog, tmp_path: Pa
     import_as(lake, unpack_backlog("flink-2.3.0", tmp_path / "flink"), "s", job="orders")
     cuts: list[dict[str, Any]] = [{"drop_operator": ["texts"]}, {"keep_operator": ["seen"]}]
     for changes in cuts:
-        with pytest.raises(UnsupportedFormatError, match="would be cut") as told:
+        with pytest.raises(UnsupportedFormatError, match="would be lost") as told:
             edited(lake, **changes)
         assert "--drop-channel-state" in told.value.remedy
     edited(lake, keep_operator=UIDS)  # the sink has none

@@ -56,7 +56,7 @@ def erased(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import_as(lake, DEMO / "monday", "monday", "numbers")
     import_as(lake, people_savepoint(root / "day", 0), "day", "people", uids=("users", "places"))
     erase(lake, NUMBER, ["numbers"], secret=b"s3cret")
-    erase(lake, TEXT, ["people"], whole=True)
+    erase(lake, TEXT, ["people"], all_rows=True)
     return root / "lake"
 
 

@@ -132,7 +132,7 @@ def test_changelogs_lose_her_and_tasks_go_on(root: Path) -> None:
     }
     assert rows["changelogs", str(SystemStreamPartition("kafka", "counts-log", 0))] == 2
     assert rows["changelogs", str(CHANGES)] == 3
-    erase(lake, asked(root), whole=True)
+    erase(lake, asked(root), all_rows=True)
     assert files_with(root / "lake", ALICE) == []
     assert files_with(root / "changelogs", ALICE) == []
     assert stored(root) == {BOB: b"3"}
@@ -145,7 +145,7 @@ def test_changelogs_lose_her_and_tasks_go_on(root: Path) -> None:
     log.close()
     assert audit_erasure(lake, asked(root), [str(root / "changelogs")]).clean
     with pytest.raises(NoMatchError):
-        erase(lake, asked(root, request="again"), whole=True)
+        erase(lake, asked(root, request="again"), all_rows=True)
 
 
 def test_what_blobs_of_tasks_hold_is_named(root: Path) -> None:
@@ -178,11 +178,11 @@ def test_rows_that_may_be_others_need_a_word(root: Path, key: bytes, value: byte
     lake = Catalog(root / "lake")
     also = [str(root / "changelogs")]
     with pytest.raises(EncodeError, match=r"changelogs/.*visits-log.*--carried drop"):
-        erase(lake, asked(root), whole=True)
-    erase(lake, asked(root, "keep"), whole=True)
+        erase(lake, asked(root), all_rows=True)
+    erase(lake, asked(root, "keep"), all_rows=True)
     assert len(files_with(root / "changelogs", ALICE)) == 1
     assert not audit_erasure(lake, asked(root), also).clean
-    erase(lake, asked(root, "drop", "more"), whole=True)
+    erase(lake, asked(root, "drop", "more"), all_rows=True)
     assert files_with(root / "changelogs", ALICE) == []
     assert audit_erasure(lake, asked(root), also).clean
 
@@ -201,7 +201,7 @@ def test_tables_of_older_versions_are_named(root: Path) -> None:
         assert f"delete the directory {tables};" in named[0]
     with pytest.raises(NoMatchError, match=f"not searched: {OLD}.*{tables};"):
         erase(lake, ErasureRequest("r", ["nobody-0815-4711"]))
-    erase(lake, asked(root), whole=True)
+    erase(lake, asked(root), all_rows=True)
     assert not audit_erasure(lake, asked(root)).clean
     shutil.rmtree(tables)
     shutil.rmtree(root / "lake" / "other")
@@ -235,8 +235,8 @@ def test_what_goes_on_drops_what_was_to_be_dropped(root: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         do_at(patch, (Erasure, "rewrite_logs", "before", 1), die)
         with pytest.raises(DiesError):
-            erase(lake, asked(root, "drop"), whole=True)
-    erase(lake, asked(root), whole=True)
+            erase(lake, asked(root, "drop"), all_rows=True)
+    erase(lake, asked(root), all_rows=True)
     assert files_with(root / "changelogs", ALICE) == []
 
 
@@ -253,9 +253,9 @@ def test_changes_for_which_an_erasure_was_begun_are_not_forgotten(root: Path) ->
     with pytest.raises(
         ConflictError, match=r"changes may be left in the changelog .*another --req"
     ):
-        erase(lake, ErasureRequest("r", [ALICE], changelogs=also), whole=True)
+        erase(lake, ErasureRequest("r", [ALICE], changelogs=also), all_rows=True)
     assert not plan_erasure(lake, ErasureRequest("r", [ALICE], changelogs=also)).rows
-    assert erase(lake, ErasureRequest("r2", [BOB.decode()], changelogs=also)).said["rows"]
+    assert erase(lake, ErasureRequest("r2", [BOB.decode()], changelogs=also)).content["rows"]
     assert files_with(root / "changelogs", BOB.decode()) == []
 
 
@@ -278,7 +278,7 @@ def test_a_crash_at_each_file_of_tasks_is_gone_on_from(committed: Path, tmp_path
 
             patch.setattr(Erasure, "erase_task_state", watched)
             try:
-                erase(lake, asked(root), whole=True)
+                erase(lake, asked(root), all_rows=True)
             except DiesError:
                 ended = False
             else:
@@ -288,7 +288,7 @@ def test_a_crash_at_each_file_of_tasks_is_gone_on_from(committed: Path, tmp_path
             if ended:
                 assert nth > 1
                 break
-            assert erase(lake, asked(root), whole=True).resumed
+            assert erase(lake, asked(root), all_rows=True).resumed
             for place in ("lake", "changelogs"):
                 assert files_with(root / place, ALICE) == []
             assert stored(root) == {BOB: b"3"}

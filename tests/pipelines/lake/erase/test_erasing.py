@@ -158,7 +158,7 @@ def without_alice(held: Contents) -> Contents:
 
 def run(lake: Catalog, request: ErasureRequest = REQUEST) -> ErasureResult:
     """Erase, whatever a predicate is true of."""
-    return erase(lake, request, whole=True)
+    return erase(lake, request, all_rows=True)
 
 
 def test_she_is_in_every_snapshot_before_and_in_no_file_afterwards(
@@ -187,14 +187,14 @@ def test_she_is_in_every_snapshot_before_and_in_no_file_afterwards(
     for job, name in names:
         assert list(stored_faults(lake, lake.snapshot(job, name))) == []
         assert lake.snapshot(job, name).erased == ["gdpr-4711"]
-    assert done.said["snapshots_erased_from"] == [list(name) for name in sorted(names)]
+    assert done.content["snapshots_erased_from"] == [list(name) for name in sorted(names)]
 
 
 @pytest.mark.full
 def test_tasks_that_run_more_than_once(small: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """As without: she is in no file, and no file is there that nothing names."""
     engine = Repeating(monkeypatch)
-    erase(small, SMALL, whole=True, engine=engine)
+    erase(small, SMALL, all_rows=True, engine=engine)
     assert engine.lost
     assert files_with(Path(small.directory.root), ALICE) == []
     assert_whole(small)
@@ -276,7 +276,7 @@ def test_one_job_alone(lake: Catalog) -> None:
     """The other one's files stay as they are."""
     root = Path(lake.directory.root)
     before = files_of(root / "audit")
-    erase(lake, REQUEST, ["orders"], whole=True)
+    erase(lake, REQUEST, ["orders"], all_rows=True)
     assert files_of(root / "audit") == before
     assert all(
         path.startswith(("audit/", "snapshots/job=audit")) for path in files_with(root, ALICE)
@@ -294,7 +294,7 @@ def test_a_key_of_another_type_of_hash(tmp_path: Path) -> None:
         erase(lake, asked)
     assert lake.version().claims == Claims()
     done = erase(lake, ErasureRequest("r", ["-783633772217"], carried="keep"))
-    assert done.said["rows"] == 22
+    assert done.content["rows"] == 22
     with pytest.raises(NoMatchError):
         erase(lake, ErasureRequest("again", ["-783633772217"], carried="keep"))
     with pytest.raises(EncodeError, match="keys are of type Long"):
@@ -422,7 +422,7 @@ def test_who_goes_on_for_somebody_else_has_both_erased(step: str, small: Catalog
     resumed = switched and step != "close"
     done = run(small, ErasureRequest(SMALL.request, [OTHER]))
     assert (done.resumed, done.begun is not None) == (resumed, resumed)
-    assert done.said["rows"] == (2 if switched else 3)  # her erasure took what others say of her
+    assert done.content["rows"] == (2 if switched else 3)  # her erasure took what others say of her
     assert files_with(root, OTHER) == []
     assert (files_with(root, ALICE) == []) == switched
     records = [json.loads(record.said)["rows"] for record in audit_records(small)]

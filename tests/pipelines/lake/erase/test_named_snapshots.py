@@ -100,7 +100,7 @@ def test_only_snapshots_that_are_named(named: list[str], lake: Catalog, tmp_path
     erase(lake, ErasureRequest("all", [ALICE], {"users/friends": f"user_key = '{ALICE}'",
           "places/members": f"element = '{ALICE}'", "places/pending": f"value = '{ALICE}'",
           "places/shared": f"value = '{ALICE}'", "places/rules": f"key = '{ALICE}'"}),
-          whole=True)  # fmt: skip
+          all_rows=True)  # fmt: skip
     assert files_with(Path(lake.directory.root), ALICE) == []
     assert_whole(lake)
 
@@ -178,7 +178,7 @@ def test_elements_of_lists_with_a_time_to_live(tmp_path: Path) -> None:
     lake = Catalog(tmp_path / "lake")
     import_as(lake, tmp_path / "savepoint", "day", uids=("places",))
     where = {"places/visitors": f"element = '{ALICE}'"}
-    assert erase(lake, ErasureRequest("r", where=where)).said["rows"] == 2
+    assert erase(lake, ErasureRequest("r", where=where)).content["rows"] == 2
     with Session(lake, TableNames(lake, job="orders")) as session:
         query = "SELECT key, value, ttl FROM places.visitors ORDER BY key"
         left = [row for batch in session.query(query).batches for row in batch.to_pylist()]

@@ -423,7 +423,7 @@ class TestJoined:
         assert [t.units for t in third.tables] == [t.units for t in second.tables]
         assert not decoded
         for name, wanted in (("first", source), ("second", later), ("third", later)):
-            assert record_fault(lake.snapshot("orders", name), whole=True) == ""
+            assert record_fault(lake.snapshot("orders", name), with_operators=True) == ""
             assert exported(lake, name, tmp_path / f"out-{name}") == entries(wanted)
         assert_whole(lake)
 
@@ -507,7 +507,7 @@ class TestJoined:
                 monkeypatch.setattr(units, "FILE_BYTES", files)
                 name, wanted = f"import-{at}", later if changes else source
                 record = import_as(lake, wanted, name)
-                assert record_fault(record, whole=True) == ""
+                assert record_fault(record, with_operators=True) == ""
                 assert exported(lake, name, Path(directory) / name) == entries(wanted)
             assert_whole(lake)
 
@@ -547,7 +547,7 @@ class TestFirstLakes:
         assert len(count_files(old.snapshot("orders", "edited"))) == 115
         assert exported(old, "tuesday", tmp_path / "out") == entries(later)
         for name in ("monday", "tuesday", "committed", "edited"):
-            assert record_fault(old.snapshot("orders", name), whole=True) == ""
+            assert record_fault(old.snapshot("orders", name), with_operators=True) == ""
         assert_whole(old, orphans=True)
 
     def test_partitions_are_another_table(self, old: Catalog, tmp_path: Path) -> None:

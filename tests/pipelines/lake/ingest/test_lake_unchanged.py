@@ -16,7 +16,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.ingest.import_slice import TableTarget, _ImportSlice
-from statelake.pipelines.lake.ingest.import_targets import known_tables
+from statelake.pipelines.lake.ingest.import_targets import reusable_tables
 from statelake.pipelines.lake.ingest.importing import ImportResult, import_snapshot
 from statelake.pipelines.lake.tables.file_spans import Partitioning
 from statelake.pipelines.lake.tables.records import DataFile, PartRecord, SnapshotRecord
@@ -199,10 +199,10 @@ def test_other_keys_of_the_same_bytes(lake: Catalog) -> None:
     (operator,) = (
         operator for operator in open_snapshot(WORDS).operators if operator.label == "counter"
     )
-    assert known_tables(operator, record)
+    assert reusable_tables(operator, record)
     (before,) = (owner for owner in record.operators if owner.label == "counter")
     other = replace(before, key_serializer=before.key_serializer + b"\0")
-    assert known_tables(operator, replace(record, operators=[other])) == {}
+    assert reusable_tables(operator, replace(record, operators=[other])) == {}
 
 
 def test_queues_of_timers_of_which_one_has_other_types(lake: Catalog, tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_what_a_table_has_is_gone_through_once_for_all_slices() -> None:
     rows = TableRows("", "", Partitioning(2_000), b"", (), (unit,))
     rows.found_as_written["a"] = True
     target = TableTarget("", "", (), rows)
-    looked = target.__dict__["known"] = _Looked(target.known)
+    looked = target.__dict__["known"] = _Looked(target.fingerprints)
     for first in range(0, 2_000, 7):
         groups = KeyGroupRange(first, first + first % 23)
         touched = [each for each in parts if each.first <= groups.last and each.last >= first]

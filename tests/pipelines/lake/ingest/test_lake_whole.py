@@ -160,7 +160,7 @@ def test_a_crash_leaves_nothing_visible_and_the_next_run_succeeds(
     with monkeypatch.context() as patch:
         die_as_gone(patch)
         if step == "slices":
-            patch.setattr(importing._Import, "_record", crash)
+            patch.setattr(importing._Import, "_commit_and_record", crash)
         elif step == "tables":
             real, calls = StateTable.replace_files, []
 

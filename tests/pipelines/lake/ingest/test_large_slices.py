@@ -446,7 +446,7 @@ def seen_of(lake: Lake, to: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, 
         snapshots=["s", "t"],
     )
     plan = erasure.plan()
-    seen["plan"] = plan.rows, plan.snapshots_found
+    seen["plan"] = plan.rows, plan.matched_snapshots
     erasure.execute()
     seen["erased"] = rows("s"), rows("t"), rows("purged"), files("t")
     erasure = lake.erase("r2", keys=[7], carried="keep")

@@ -36,7 +36,7 @@ def test_a_permutation(size: int) -> None:
 
 def test_it_is_the_same_tomorrow() -> None:
     """What was shared last month still joins with what is shared today."""
-    assert CIPHER.whole(-783633772217) == WHOLE
+    assert CIPHER.integer(-783633772217) == WHOLE
     assert CIPHER.text("alice@example.com") == TEXT
     assert CIPHER.digest(b"alice").hex() == DIGEST
     assert CIPHER.moment(1_700_000_000_123_000) == MOMENT
@@ -45,7 +45,7 @@ def test_it_is_the_same_tomorrow() -> None:
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_whole_numbers(value: int) -> None:
     """As many digits, the same sign, and no wider than it was."""
-    made = CIPHER.whole(value)
+    made = CIPHER.integer(value)
     assert (made < 0) == (value < 0)
     for bits in (8, 16, 32, 64):
         assert (-(1 << (bits - 1)) <= made < 1 << (bits - 1)) == (
@@ -57,8 +57,8 @@ def test_whole_numbers(value: int) -> None:
 
 def test_all_small_numbers_stay_apart() -> None:
     """A byte for each byte, two bytes for each two."""
-    assert {CIPHER.whole(value) for value in range(-128, 128)} == set(range(-128, 128))
-    assert len({CIPHER.whole(value) for value in range(-3000, 3000)}) == 6000
+    assert {CIPHER.integer(value) for value in range(-128, 128)} == set(range(-128, 128))
+    assert len({CIPHER.integer(value) for value in range(-3000, 3000)}) == 6000
     assert {CIPHER.wrapped(value, 8) for value in range(-128, 128)} == set(range(-128, 128))
 
 

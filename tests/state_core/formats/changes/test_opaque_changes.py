@@ -21,7 +21,7 @@ KEY, ADD = struct.pack(">q", 7), 3
 def added(layout: KeyedLayout, content: bytes) -> dict[bytes, bytes]:
     """What a state holds after one change that adds."""
     table = table_of(layout)
-    table.note(ADD, KEY + b"\0", KEY, content)
+    table.add(ADD, KEY + b"\0", KEY, content)
     return dict(table.apply())
 
 

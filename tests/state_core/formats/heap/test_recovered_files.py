@@ -22,7 +22,7 @@ from statelake.state_core.errors import (
 from statelake.state_core.files.compression import compress_snappy
 from statelake.state_core.files.filesystem import InlineSource
 from statelake.state_core.files.wire import DataInput
-from statelake.state_core.formats.keyed.headed_file import Head, KeyGroupSpan
+from statelake.state_core.formats.keyed.headed_file import FileHeader, KeyGroupSpan
 from statelake.state_core.formats.keyed.heap.heap_native import HeapFile
 from statelake.state_core.formats.keyed.heap.heap_recovery import (
     AmbiguousError,
@@ -265,13 +265,13 @@ def tried() -> tuple[CompositeTypeSerializerSnapshot, list[bytes]]:
     return snapshot, values
 
 
-def head_of(key: TypeSerializerSnapshot, value: TypeSerializerSnapshot) -> Head:
+def head_of(key: TypeSerializerSnapshot, value: TypeSerializerSnapshot) -> FileHeader:
     """The head of a file of Flink 1 with one value state."""
     parts = {VALUE_SERIALIZER: value, NAMESPACE_SERIALIZER: VoidNamespaceSerializerSnapshot()}
     entries = {role: serializer_entry(snapshot) for role, snapshot in parts.items()}
     options = {KEYED_STATE_TYPE: "VALUE"}
     state = StateMetaInfo("tried", BackendStateType.KEY_VALUE, options, entries)
-    return Head(KeyedHeader(False, serializer_entry(key), (state,)), flink=1)
+    return FileHeader(KeyedHeader(False, serializer_entry(key), (state,)), flink=1)
 
 
 def test_an_exception_ends_where_its_java_object_does() -> None:

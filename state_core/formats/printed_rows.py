@@ -36,7 +36,7 @@ from statelake.state_core.formats.operator_state.operator_states import Operator
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import Cursor, odd_nans
-from statelake.state_core.serializers.framework.whole_values import said, whole_values
+from statelake.state_core.serializers.framework.exact_values import exact_json_value, exact_values
 
 Layout: TypeAlias = KeyedLayout | OperatorLayout
 _Read: TypeAlias = Callable[[DataInput, DataOutput], dict[str, Any]]
@@ -63,7 +63,7 @@ class _Side:
     write: Callable[[pa.RecordBatch], RowWriter]
 
 
-def whole_rows(layout: Layout, batch: pa.RecordBatch) -> dict[int, dict[str, Any]]:
+def printed_rows(layout: Layout, batch: pa.RecordBatch) -> dict[int, dict[str, Any]]:
     """Return what is printed instead of columns that do not have, or do not say, all of a value.
 
     Args:
@@ -76,23 +76,23 @@ def whole_rows(layout: Layout, batch: pa.RecordBatch) -> dict[int, dict[str, Any
     """
     by_row: dict[int, dict[str, Any]] = {}
     for side in _sides(layout):
-        for row, more in _whole_side(side, batch):
+        for row, more in _printed_side(side, batch):
             by_row.setdefault(row, {}).update(more)
     return by_row
 
 
-def whole_keys(layout: KeyedLayout, keys: pa.LargeBinaryArray) -> list[Any]:
+def printed_keys(layout: KeyedLayout, keys: pa.LargeBinaryArray) -> list[Any]:
     """Return keys of `keys_of` as Python values: bytes if neither a column nor a text holds one."""
     column, inexact = decode_keys(layout, keys)
     values: list[Any] = column.to_pylist()
     for row in np.flatnonzero(inexact).tolist():
         data = keys[row].as_py()
-        parts = _whole(partial(_read_parts, [(KEY, layout.key)]), data)
+        parts = _printed(partial(_read_parts, [(KEY, layout.key)]), data)
         values[row] = parts[KEY] if parts else data
     return values
 
 
-def whole_column(layout: Layout, batch: pa.RecordBatch, name: str, raw: str) -> list[Any]:
+def printed_column(layout: Layout, batch: pa.RecordBatch, name: str, raw: str) -> list[Any]:
     """Return a column as Python values: bytes if neither it nor a text holds one.
 
     Args:
@@ -102,7 +102,7 @@ def whole_column(layout: Layout, batch: pa.RecordBatch, name: str, raw: str) -> 
         raw: The column of its exact bytes.
     """
     values: list[Any] = batch.column(name).to_pylist()
-    for row, more in whole_rows(layout, batch).items():
+    for row, more in printed_rows(layout, batch).items():
         values[row] = more.get(name, more.get(raw, values[row]))
     return values
 
@@ -131,7 +131,7 @@ def _sides(layout: Layout) -> list[_Side]:
     ]  # fmt: skip
 
 
-def _whole_side(side: _Side, batch: pa.RecordBatch) -> Iterator[tuple[int, dict[str, Any]]]:
+def _printed_side(side: _Side, batch: pa.RecordBatch) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the rows whose columns do not show all of the value, each with the reason."""
     if side.raw not in batch.schema.names:
         return
@@ -139,7 +139,7 @@ def _whole_side(side: _Side, batch: pa.RecordBatch) -> Iterator[tuple[int, dict[
     if raw.null_count < len(raw):
         for row in np.flatnonzero(_holding(side, batch)).tolist():
             data = raw[row].as_py()
-            yield row, _whole(side.read, data) or {side.raw: data}
+            yield row, _printed(side.read, data) or {side.raw: data}
     if not _has_all(side, batch):
         return
     odd = np.zeros(len(batch), bool)
@@ -166,11 +166,11 @@ def _has_all(side: _Side, batch: pa.RecordBatch) -> bool:
     return set(side.names) <= set(batch.schema.names)
 
 
-def _whole(read: _Read, data: bytes) -> dict[str, Any] | None:
+def _printed(read: _Read, data: bytes) -> dict[str, Any] | None:
     """Return the columns of a row's bytes, if JSON can say all of them; else None."""
     source, out = DataInput(data), DataOutput()
     try:
-        with whole_values():
+        with exact_values():
             values = read(source, out)
     except StateError:
         return None
@@ -184,7 +184,7 @@ def _read_parts(
     values: dict[str, Any] = {}
     for name, serializer in parts:
         values[name] = serializer.read(source)
-        serializer.write(said(values[name]), out)
+        serializer.write(exact_json_value(values[name]), out)
     return values
 
 

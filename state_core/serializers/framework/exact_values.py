@@ -1,6 +1,6 @@
 """Exact values as text, where typed columns can't represent them.
 
-A column cuts off nanoseconds, and has no year 12345. Within `whole_values`, a serializer's `read`
+A column cuts off nanoseconds, and has no year 12345. Within `exact_values`, a serializer's `read`
 returns such a value as exact text, and all other values as usual.
 """
 
@@ -19,12 +19,12 @@ from typing_extensions import Self
 
 from statelake.state_core.errors import EncodeError
 
-_whole: ContextVar[bool] = ContextVar("whole", default=False)
+_exact: ContextVar[bool] = ContextVar("whole", default=False)
 _NAN = struct.pack(">d", math.nan)
-_SAID = (type(None), bool, int, str, bytes, Decimal, datetime, date, time)
+_JSON_TYPES = (type(None), bool, int, str, bytes, Decimal, datetime, date, time)
 
 
-class WholeText(str):
+class ExactText(str):
     """The exact text of a value that no column can hold.
 
     Attributes:
@@ -42,33 +42,33 @@ class WholeText(str):
 
 
 @contextmanager
-def whole_values() -> Iterator[None]:
+def exact_values() -> Iterator[None]:
     """Read exact values in this thread, until the context ends."""
-    token = _whole.set(True)
+    token = _exact.set(True)
     try:
         yield
     finally:
-        _whole.reset(token)
+        _exact.reset(token)
 
 
-def reads_whole() -> bool:
+def reads_exact() -> bool:
     """Return whether this thread reads exact values."""
-    return _whole.get()
+    return _exact.get()
 
 
-def said(value: Any) -> Any:
+def exact_json_value(value: Any) -> Any:
     """Return a value made only of types that JSON can represent exactly.
 
     Raises:
         EncodeError: JSON can't represent it: the bits of a NaN, or an object of another class.
     """
     kind = type(value)
-    if kind in _SAID or kind is WholeText:
+    if kind in _JSON_TYPES or kind is ExactText:
         return value
     if kind is float and (not math.isnan(value) or struct.pack(">d", value) == _NAN):
         return value
     if kind is dict:
-        return {name: said(item) for name, item in value.items()}
+        return {name: exact_json_value(item) for name, item in value.items()}
     if kind in (list, tuple):
-        return kind(map(said, value))
+        return kind(map(exact_json_value, value))
     raise EncodeError(f"{value!r} has parts that JSON does not have")

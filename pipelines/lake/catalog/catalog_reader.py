@@ -31,7 +31,7 @@ MOST_OF_A_FILE = 1 << 20  # of a larger file only the required columns are read
 MOST_BYTES = 64 << 20
 
 
-class CatalogLooks:
+class CatalogReader:
     """The cache of the catalog in one process.
 
     Args:
@@ -49,7 +49,7 @@ class CatalogLooks:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the cache without its contents."""
-        return (CatalogLooks, (self._directory,))
+        return (CatalogReader, (self._directory,))
 
     def newest(self) -> DeltaTable | None:
         """Return the newest version of the catalog, only to be read: it is shared.

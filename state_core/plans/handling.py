@@ -20,69 +20,69 @@ CONNECTORS = ("table-source-scan", "sink")
 
 
 @dataclass(frozen=True)
-class Unaided:
+class Handling:
     """Flink's own handling of an operator.
 
     Attributes:
-        says: The handling, as a sentence.
+        text: The handling, as a sentence.
         wrong: Whether the job would run, with wrong results.
     """
 
-    says: str
+    text: str
     wrong: bool = False
 
 
-def flink_unaided(match: PlanMatch) -> list[Unaided]:
+def flink_handling(match: PlanMatch) -> list[Handling]:
     """Return Flink's own handling of each operator of a match, in order."""
     before = {each.old.node.id: each.old for each in match.operators if each.old is not None}
     after = {each.new.node.id: each.new for each in match.operators if each.new is not None}
-    return [_unaided(each, before, after) for each in match.operators]
+    return [_handling(each, before, after) for each in match.operators]
 
 
-def _unaided(
+def _handling(
     each: OperatorMatch, before: dict[int, NodeStates], after: dict[int, NodeStates]
-) -> Unaided:
+) -> Handling:
     new = each.new
     if new is None:
         if each.old is None or _is_taken(each.old, after):
-            return Unaided("its state goes to another operator, see there")
-        return Unaided(
+            return Handling("its state goes to another operator, see there")
+        return Handling(
             "refuses: cannot map its state; with --allowNonRestoredState its state is lost"
         )
     old = before.get(new.node.id)
     if old is None or old.node.kind != new.node.kind:
         if each.old is None:
-            return Unaided("begins empty")
+            return Handling("begins empty")
         if _is_taken(each.old, after):
-            return Unaided("begins empty", wrong=True)
-        return Unaided(
+            return Handling("begins empty", wrong=True)
+        return Handling(
             f"refuses: cannot map {each.old.node.label}; with --allowNonRestoredState begins empty"
         )
     if old.states and not new.states and new.family in CONNECTORS:
-        return Unaided("refuses: can't map the rows that it kept to choose one row for each key")
+        return Handling("refuses: can't map the rows that it kept to choose one row for each key")
     if new.family in CONNECTORS:
         same = old.settings == new.settings
-        return Unaided("restores it" if same else "gives it the state of another table", not same)
+        return Handling("restores it" if same else "gives it the state of another table", not same)
     if new.identity and old.settings != new.settings:
-        return Unaided("restores what the old one held, if its types are equal", wrong=True)
+        return Handling("restores what the old one held, if its types are equal", wrong=True)
     if not _same_types(old, new):
-        return Unaided("refuses: the new state serializer must not be incompatible")
+        return Handling("refuses: the new state serializer must not be incompatible")
     if old.keys != new.keys:
-        return Unaided(
+        return Handling(
             f"restores silently: groups of {_listed(old)} stay and are never read, groups"
             f" of {_listed(new)} begin at zero",
             wrong=True,
         )
     numbers = {number: new.sets.get(number, gone) for number, gone in old.sets.items()}
     if numbers != {**old.sets}:
-        return Unaided("restores silently groups of one grouping set as another's", wrong=True)
+        return Handling("restores silently groups of one grouping set as another's", wrong=True)
     if {*new.sets} - {*old.sets} and any(state.updates for state in new.states):
-        return Unaided(
+        return Handling(
             "continues; rows are retracted from groups of new grouping sets that never had them",
             wrong=True,
         )
     if each.old is not old and (each.old is None or _meaning(old) != _meaning(new)):
-        return Unaided(
+        return Handling(
             f"restores silently what {old.node.label} of the old job held, which is other state",
             wrong=True,
         )
@@ -129,21 +129,21 @@ def _meaning(states: NodeStates) -> object:
     )
 
 
-def _restored(old: NodeStates, new: NodeStates) -> Unaided:
+def _restored(old: NodeStates, new: NodeStates) -> Handling:
     """Return the handling of state whose types are equal, with its fault, if it has one."""
     before = {state.name: state for state in old.states}
     if old.reads != new.reads:
-        return Unaided("restores silently state of other rows", wrong=True)
+        return Handling("restores silently state of other rows", wrong=True)
     unread = [state.name for state in new.states if state.name not in before]
     if unread:
-        return Unaided(
+        return Handling(
             f"restores silently without {', '.join(unread)}, which it looks for, and leaves"
             f" {', '.join(sorted(before))} unread: earlier rows are emitted again",
             wrong=True,
         )
     if old.change is not new.change:
         change = new.change or old.change
-        return Unaided(f"restores silently, though {change and change.what}", wrong=True)
+        return Handling(f"restores silently, though {change and change.what}", wrong=True)
     for state in new.states:
         for place, row in state.rows.items():
             old_row = before[state.name].rows.get(place, ())
@@ -153,17 +153,17 @@ def _restored(old: NodeStates, new: NodeStates) -> Unaided:
                 if was.meaning is not now.meaning
             ]
             if wrong:
-                return Unaided(_exchanged(wrong), wrong=True)
+                return Handling(_exchanged(wrong), wrong=True)
             pairs = zip(old_row, row, strict=False)
             if any(was.unfiltered is not now.unfiltered for was, now in pairs):
-                return Unaided("continues; one of both jobs counts all rows", wrong=True)
+                return Handling("continues; one of both jobs counts all rows", wrong=True)
     if old.kept != new.kept:
         fate, why = limited(old.node, new.node)
         if fate is Fate.UNKNOWN:
-            return Unaided(f"continues; {why}", wrong=True)
+            return Handling(f"continues; {why}", wrong=True)
     if old.filters != new.filters:
-        return Unaided("continues with counts of the old filter", wrong=True)
-    return Unaided("restores it as it is")
+        return Handling("continues with counts of the old filter", wrong=True)
+    return Handling("restores it as it is")
 
 
 def _exchanged(pairs: list[tuple[StateColumn, StateColumn]]) -> str:
