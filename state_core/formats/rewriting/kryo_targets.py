@@ -54,11 +54,12 @@ from statelake.state_core.serializers.kryo.columns import (
     MapColumn,
     StructColumn,
 )
-from statelake.state_core.serializers.kryo.forms import decimal_text
+from statelake.state_core.serializers.kryo.forms import check_time, decimal_text
 from statelake.state_core.serializers.kryo.graph import Classes, Item
 from statelake.state_core.serializers.kryo.objects import FieldForm
 from statelake.state_core.serializers.kryo.scalars import (
     MILLIS_ONLY,
+    NANOS,
     SCALARS,
     Scalar,
     ScalarColumn,
@@ -316,10 +317,17 @@ def _written_by() -> dict[str, str]:
 
 
 def _exactly(item: Item) -> Any:
-    """Return what Flink's own serializer writes of an object: of times their numbers."""
+    """Return what Flink's own serializer writes of an object: of times their numbers.
+
+    Raises:
+        EncodeError: Java has no such time.
+    """
     value = item.value
+    check_time(item)
     if item.java_class == "java.sql.Timestamp":
         millis, nanos = value
+        if not 0 <= nanos < NANOS:
+            raise EncodeError(f"{value!r} is no java.sql.Timestamp")
         return millis + nanos // 1_000_000, nanos
     if item.java_class in MILLIS_ONLY:
         return (value,)

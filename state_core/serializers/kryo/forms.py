@@ -445,8 +445,7 @@ class _Time(Form):
         Raises:
             EncodeError: Java has no such value, and bytes that may stand for another one.
         """
-        if not self._has(item.value):
-            raise EncodeError(f"{item.value!r} is no {item.java_class}")
+        check_time(item)
         if writer.version is KryoVersion.FLINK_2:
             self.newer.write(writer, item, arguments)
             return
@@ -458,7 +457,7 @@ class _Time(Form):
             within = tuple(numbers.pop(0) for _ in range(TIMES[kind]))
             writer.known_or_null(Item(kind, within))
 
-    def _has(self, value: tuple[int, ...]) -> bool:
+    def has(self, value: tuple[int, ...]) -> bool:
         """Return whether Java has such a value."""
         if len(value) != len(self.limits):
             return False
@@ -503,6 +502,19 @@ _TIME_FORMS = {
     "java.time.YearMonth": _Time(_parts("+b"), ("int", "int"), (1, 0), (_YEAR, _MONTH)),
     "java.time.MonthDay": _Time(_parts("bb"), ("int", "int"), (1, 0), _MONTH_DAY_LIMITS),
 }
+
+
+def check_time(item: Item) -> None:
+    """Refuse a time that Java does not have.
+
+    Raises:
+        EncodeError: The item is one.
+    """
+    form = _TIME_FORMS.get(item.java_class)
+    if form is not None and not form.has(item.value):
+        raise EncodeError(f"{item.value!r} is no {item.java_class}")
+
+
 # by class, the number of numbers in its value
 TIMES = {name: len(form.places) for name, form in _TIME_FORMS.items()}
 

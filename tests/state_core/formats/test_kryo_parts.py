@@ -441,6 +441,36 @@ def test_times_that_java_does_not_have_are_refused(name: str, content: str, coun
     assert cursor.inexact.all()
 
 
+# times with a serializer of Flink's own
+OF_FLINK = {"java.sql.Timestamp", *map("java.time.{}".format, (
+    "Instant", "LocalDate", "LocalTime", "LocalDateTime"
+))}  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [1, FEW])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        *(each for each in IMPOSSIBLE if each[0] in OF_FLINK),
+        ("java.time.LocalDateTime", "0100ff000ce41e011535d00f11"),  # day 255, which no byte has
+    ],
+)
+def test_times_that_java_does_not_have_are_refused_for_flinks_own_serializers(
+    name: str, content: str, count: int
+) -> None:
+    """Java refuses such a value when the job restores it."""
+    kryo = kryo_snapshot().of_class(name)
+    values = kryo.values(FLINK_1)
+    stored = bytes([values.classes.numbers[name] + 2, 1]) + bytes.fromhex(content)
+    item = values.read(stored)
+    assert item is not None
+    rows = rows_of(StateKind.VALUE, kryo, [stored] * count)
+    target = parse_type(name.removeprefix("java.time.").removeprefix("java.sql."))
+    with pytest.raises(EncodeError) as error:
+        upgrade_rows(rows, kryo, for_flink_2(kryo, {"": target}), plain=True)
+    assert str(error.value) == f"state 'ids', key group 0, row 0: {item.value!r} is no {name}"
+
+
 ODD = [
     ("java.lang.Boolean", "0502", False),
     (
