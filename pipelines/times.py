@@ -147,7 +147,7 @@ class Stopwatch:
         self._steps[name] += now - self._lapped
         self._lapped = now
 
-    def map(
+    def run_timed(
         self,
         engine: Engine,
         function: Callable[[Task], Result],

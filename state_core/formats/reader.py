@@ -28,8 +28,8 @@ from statelake.state_core.formats.contradictions import (
     label_of,
 )
 from statelake.state_core.formats.keyed.keyed_files import (
+    OperatorHandles,
     PartialOpening,
-    Siblings,
     is_timers,
     merge_states,
     open_keyed,
@@ -549,7 +549,7 @@ def _open_operator(
     keyed_files: list[KeyedFile] = []
     subtasks = state.subtasks or {}
     handles = [part.managed_keyed for part in subtasks.values() if part.managed_keyed is not None]
-    siblings = Siblings(handles, files, state.max_parallelism)
+    siblings = OperatorHandles(handles, files, state.max_parallelism)
     unread: list[Unread] = []
 
     def pass_over(index: int, handle: OperatorHandle, error: StateError) -> None:
@@ -644,7 +644,7 @@ def _check_names(operator: Operator, whose: str) -> None:
         raise error.within(whose) from error
 
 
-def _keyed_files(subtask: SubtaskState, siblings: Siblings, whose: str) -> list[KeyedFile]:
+def _keyed_files(subtask: SubtaskState, siblings: OperatorHandles, whose: str) -> list[KeyedFile]:
     """Return the files of a subtask's backend, and of RocksDB jobs' timers on the heap."""
     managed, files, max_parallelism = (
         subtask.managed_keyed, siblings.files, siblings.max_parallelism,
@@ -664,7 +664,7 @@ def _keyed_files(subtask: SubtaskState, siblings: Siblings, whose: str) -> list[
 
 
 def _readable_files(
-    index: int, subtask: SubtaskState, siblings: Siblings, label: str, unread: list[Unread]
+    index: int, subtask: SubtaskState, siblings: OperatorHandles, label: str, unread: list[Unread]
 ) -> list[KeyedFile]:
     """Return the keyed files of a subtask that can be opened, and note the others."""
     opened: list[KeyedFile] = []

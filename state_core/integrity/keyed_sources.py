@@ -27,7 +27,7 @@ from statelake.state_core.formats.keyed.headed_file import (
 from statelake.state_core.formats.keyed.heap.heap_native import HeapKeyedFile
 from statelake.state_core.formats.keyed.keyed_files import (
     OpeningSteps,
-    Siblings,
+    OperatorHandles,
     begins_with_number,
     is_unified_group,
     only_materialized,
@@ -146,7 +146,7 @@ class UnknownSource:
 
 
 def open_source(
-    handle: KeyedHandle, siblings: Siblings, where: Place, findings: Findings
+    handle: KeyedHandle, siblings: OperatorHandles, where: Place, findings: Findings
 ) -> KeyedSource | UnknownSource | None:
     """Open one keyed handle; return None if it is unreadable or has no data."""
     base = only_materialized(handle) if isinstance(handle, ChangelogHandle) else handle
@@ -278,7 +278,7 @@ def _faulty_states(file: HeadedFile, name: str, where: Place, findings: Findings
 
 
 def _open_changelog(
-    handle: KeyedHandle, siblings: Siblings, where: Place, findings: Findings
+    handle: KeyedHandle, siblings: OperatorHandles, where: Place, findings: Findings
 ) -> KeyedSource | None:
     """Open a materialized snapshot with its changes: None if any of its files is damaged."""
     assert isinstance(handle, ChangelogHandle)  # noqa: S101 - by the caller

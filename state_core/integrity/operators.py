@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from statelake.state_core.errors import CorruptSnapshotError, KeyGroupError, StateError
 from statelake.state_core.formats.contradictions import find_timers_twice
-from statelake.state_core.formats.keyed.keyed_files import Siblings, is_timers
+from statelake.state_core.formats.keyed.keyed_files import OperatorHandles, is_timers
 from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata, SubtaskState
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.integrity.findings import FaultKind, Findings, Place, most_frequent
@@ -71,7 +71,7 @@ def open_operator(
         findings.skip(Place(label), f"state of its coordinator, {state.coordinator.size} bytes")
     subtasks = sorted((state.subtasks or {}).items())
     handles = [part.managed_keyed for _, part in subtasks if part.managed_keyed is not None]
-    siblings = Siblings(handles, files, state.max_parallelism)
+    siblings = OperatorHandles(handles, files, state.max_parallelism)
     for index, subtask in subtasks:
         where = Place(label, index)
         timers = _open_timers(operator, index, subtask, files, findings)

@@ -43,7 +43,9 @@ def refuse(_: int) -> int:
 def test_phases_add_up_to_what_slices_took() -> None:
     """Each moment is of one phase: the innermost."""
     stopwatch = Stopwatch()
-    results = stopwatch.map(LocalEngine(1), work, [1, 5, 2], [1, 5, 2], rest="begun", name=str)
+    results = stopwatch.run_timed(
+        LocalEngine(1), work, [1, 5, 2], [1, 5, 2], rest="begun", name=str
+    )
     times = stopwatch.times()
     assert results == [1, 5, 2]
     assert set(times.work) == {"begun", "read", "wrote"}
@@ -59,10 +61,10 @@ def test_phases_add_up_to_what_slices_took() -> None:
 def test_a_phase_of_no_slice_is_nowhere() -> None:
     """Code that says what it is at may run where nobody asks, as it may after a slice failed."""
     with pytest.raises(ValueError, match="refused"):
-        Stopwatch().map(LocalEngine(1), refuse, [1], [1])
+        Stopwatch().run_timed(LocalEngine(1), refuse, [1], [1])
     assert work(0) == 0
     stopwatch = Stopwatch()
-    assert stopwatch.map(LocalEngine(2), work, [], []) == []
+    assert stopwatch.run_timed(LocalEngine(2), work, [], []) == []
     assert stopwatch.times().work == {}
     assert "slices on" not in str(stopwatch.times())
 

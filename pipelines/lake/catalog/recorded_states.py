@@ -22,7 +22,7 @@ from statelake.pipelines.lake.tables.records import (
     SnapshotRecord,
 )
 from statelake.pipelines.lake.tables.table_rows import (
-    TableRows,
+    TableReader,
     parse_recorded,
     read_data_file,
     rows_of_groups,
@@ -98,7 +98,7 @@ class RecordedState(KeyedState):
 
         return SnapshotReading(self.lake, self.record).at_once(read)
 
-    def _rows(self, record: SnapshotRecord) -> TableRows:
+    def _rows(self, record: SnapshotRecord) -> TableReader:
         """Return what reads the state as a record has it."""
         operator = _operator_in(record, self.operator_id)
         state = next(each for each in operator.states if each.name == self.name)
@@ -107,13 +107,13 @@ class RecordedState(KeyedState):
 
     def _pieces(
         self, record: SnapshotRecord, key_groups: KeyGroups | None
-    ) -> list[tuple[TableRows, KeyGroupRange | None]]:
+    ) -> list[tuple[TableReader, KeyGroupRange | None]]:
         """Return each file with the key groups that are wanted of it."""
         rows = self._rows(record)
         every: list[KeyGroupRange | None] = [None]
         if key_groups is not None:
             every = [*ranges_of(key_groups)]
-        pieces: list[tuple[TableRows, KeyGroupRange | None]] = []
+        pieces: list[tuple[TableReader, KeyGroupRange | None]] = []
         for file in sorted(rows.units, key=lambda file: file.first):
             one = replace(rows, units=(file,))
             pieces += [
@@ -125,7 +125,7 @@ class RecordedState(KeyedState):
 
 
 def _batches(
-    piece: tuple[TableRows, KeyGroupRange | None], columns: Sequence[str] | None
+    piece: tuple[TableReader, KeyGroupRange | None], columns: Sequence[str] | None
 ) -> list[pa.RecordBatch]:
     """Return the rows of one file that are of some key groups."""
     rows, key_groups = piece

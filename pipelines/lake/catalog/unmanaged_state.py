@@ -83,13 +83,13 @@ def store_unmanaged(
         carried[blob] = UnmanagedFile(source.name, blob, source.size)
         return RelativeHandle(blob, source.size)
 
-    kept = map_streams(without_tables(metadata, keyed), keep, keyed=True)
+    kept = map_streams(only_unmanaged(metadata, keyed), keep, keyed=True)
     lake.sync_files(f"{UNMANAGED_DIRECTORY}/{blob}" for blob in carried)
     kept = replace(kept, version=max(kept.version, FIRST_WRITABLE_VERSION))
     return write_metadata(kept), list(carried.values())
 
 
-def without_tables(metadata: CheckpointMetadata, keyed: Collection[str] = ()) -> CheckpointMetadata:
+def only_unmanaged(metadata: CheckpointMetadata, keyed: Collection[str] = ()) -> CheckpointMetadata:
     """Return the same `_metadata` without the handles of managed state, which has tables.
 
     Args:
@@ -149,7 +149,7 @@ def _contradiction(metadata: CheckpointMetadata, record: SnapshotRecord) -> str:
 
     with_tables = {operator.operator_id for operator in record.operators if operator.states}
     without = {operator.operator_id for operator in metadata.operators} - with_tables
-    if without_tables(metadata, without) != metadata:
+    if only_unmanaged(metadata, without) != metadata:
         return "it has handles of managed state"
     map_streams(metadata, look, keyed=True)
     if foreign:
@@ -172,7 +172,7 @@ def without_unused_files(record: SnapshotRecord) -> SnapshotRecord:
     return replace(record, carried=[file for file in record.carried if file.blob in named])
 
 
-def parts_without_tables(record: SnapshotRecord) -> dict[tuple[str, str], tuple[int, str]]:
+def unmanaged_parts(record: SnapshotRecord) -> dict[tuple[str, str], tuple[int, str]]:
     """Return the size and the digest of each part of a snapshot's unmanaged state.
 
     The keys are an operator's id and `coordinator`, `raw`, `in flight` or `KEYED`; for `master` the
@@ -229,7 +229,7 @@ def parts_without_tables(record: SnapshotRecord) -> dict[tuple[str, str], tuple[
 
 def differing_parts(one: SnapshotRecord, other: SnapshotRecord) -> list[str]:
     """Return the parts of two snapshots' unmanaged state that are not the same, in words."""
-    parts, others = parts_without_tables(one), parts_without_tables(other)
+    parts, others = unmanaged_parts(one), unmanaged_parts(other)
     return [
         f"operator {operator} ({what})" if operator else f"({what})"
         for operator, what in sorted(parts.keys() | others.keys())

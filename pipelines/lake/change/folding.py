@@ -38,7 +38,7 @@ from statelake.pipelines.lake.edit.rewriting import (
 from statelake.pipelines.lake.tables.file_spans import KEY_GROUP, FileSpan
 from statelake.pipelines.lake.tables.names import new_folder
 from statelake.pipelines.lake.tables.records import by_span
-from statelake.pipelines.lake.tables.table_rows import TableRows, open_data_file
+from statelake.pipelines.lake.tables.table_rows import TableReader, open_data_file
 from statelake.pipelines.times import phase
 from statelake.state_core.errors import EncodeError, IncompatibleError, StateError
 from statelake.state_core.formats.layout.keyed_layout import (
@@ -123,7 +123,7 @@ class FoldTask:
         prefix: The directory of new files, below that of all data.
     """
 
-    sources: tuple[TableRows, ...]
+    sources: tuple[TableReader, ...]
     key_groups: KeyGroupRange
     upgrade: FoldUpgrade
     target: KeyGroupLayout
@@ -135,7 +135,7 @@ class FoldTask:
 def stage_folded(
     rewriter: TableRewriter,
     upgrade: FoldUpgrade,
-    sources: Sequence[TableRows],
+    sources: Sequence[TableReader],
     target: KeyGroupLayout,
     views: Sequence[KeyGroupLayout],
     pieces: Sequence[Piece],
@@ -166,7 +166,7 @@ def stage_folded(
         for part in slices_of(source_pieces)
         if part
     ]  # fmt: skip
-    done = rewriter.stopwatch.map(
+    done = rewriter.stopwatch.run_timed(
         rewriter.engine, fold_rows, tasks, [0] * len(tasks), rewriter.progress,
         rest="transformed", name=lambda task: task.sources[0].path,
     )  # fmt: skip
@@ -273,7 +273,7 @@ def _read(
     return keys.take(at), {index: each.take(at) for index, each in arguments.items()}
 
 
-def _side(table: TableRows, key_groups: KeyGroupRange) -> StateRows:
+def _side(table: TableReader, key_groups: KeyGroupRange) -> StateRows:
     """Return the rows of a state, of which typed columns must say all.
 
     Raises:

@@ -31,7 +31,7 @@ from statelake.pipelines.lake.tables.records import (
     key_group_records,
 )
 from statelake.pipelines.lake.tables.table_rows import (
-    TableRows,
+    TableReader,
     TableState,
     open_data_file,
     table_rows,
@@ -57,8 +57,8 @@ class KeyGroupLayout:
         after: The reader of the new rows: the same, except for a type that changes.
     """
 
-    before: TableRows
-    after: TableRows
+    before: TableReader
+    after: TableReader
 
     @classmethod
     def of(cls, lake: str, operator: OperatorRecord, table: TableRecord) -> KeyGroupLayout:

@@ -161,7 +161,7 @@ def copy_table(
         files = list(pool.map(lambda file: _copy_file(source, target, file, token), table.units))
     copied = replace(table, path=path, units=files)
     schema = source.require(table.version).schema()
-    return target.record_files(copied, schema, token, snapshot_id)
+    return target.commit_files(copied, schema, token, snapshot_id)
 
 
 def _path_in(job: str, other: str, path: str) -> str:

@@ -403,7 +403,7 @@ class TableRewriter:
         tasks = [
             MoveTask(layout, tuple(moves), part, spans, self.token) for part in slices_of(pieces)
         ]
-        done = self.stopwatch.map(
+        done = self.stopwatch.run_timed(
             self.engine, move_pieces, tasks, [0] * len(tasks), self.progress,
             rest="transformed", name=_slice_name,
         )  # fmt: skip
@@ -447,7 +447,7 @@ class TableRewriter:
             )
             for part in slices_of(pieces)
         ]  # fmt: skip
-        done = self.stopwatch.map(
+        done = self.stopwatch.run_timed(
             self.engine, rewrite_or_refuse, tasks, [0] * len(tasks), self.progress,
             rest="transformed", name=_slice_name,
         )  # fmt: skip
@@ -469,10 +469,10 @@ class TableRewriter:
         files.sort(key=lambda file: file.first)
         if self.engine.repeats:
             named = [file.path for file in files]
-            self.lake.table(table.path).remove_others(self.token, named)
+            self.lake.table(table.path).delete_leftovers(self.token, named)
         rewritten = replace(table, units=files)
         if not self.dry_run:
-            rewritten = self.lake.table(table.path).record_files(
+            rewritten = self.lake.table(table.path).commit_files(
                 rewritten, layout.schema, self.token, self.attempt.claim.snapshot_id
             )
         return layout.recorded(operator, moved, counts).with_table(rewritten)

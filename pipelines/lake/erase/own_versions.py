@@ -74,4 +74,4 @@ def _shown(
     for version in {table.version, opened.require().version()}:
         if version >= 0 and {file.path for file in opened.files(version)} == paths:
             return replace(table, version=version)
-    return opened.record_files(table, layout_of(lake, operator, table).schema, token, snapshot)
+    return opened.commit_files(table, layout_of(lake, operator, table).schema, token, snapshot)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from statelake.pipelines.lake.export.large_groups import GroupPiece, plan_pieces
-from statelake.pipelines.lake.tables.table_rows import TableRows, chunks_of
+from statelake.pipelines.lake.tables.table_rows import TableReader, chunks_of
 from statelake.state_core.formats.writing.spills import PART_BYTES
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.serializers.framework.columns import I64Array
@@ -25,7 +25,7 @@ def cut_slices(sizes: I64Array, key_groups: KeyGroupRange) -> Iterator[KeyGroupR
 
 
 def cut_chunks(
-    tables: Sequence[TableRows],
+    tables: Sequence[TableReader],
     sizes: I64Array,
     key_groups: KeyGroupRange,
     *,

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from statelake.pipelines.lake.export.large_groups import GroupPiece, encoded_piece, piece_rows
-from statelake.pipelines.lake.share.sharing import SharedRows
-from statelake.pipelines.lake.tables.table_rows import TableRows
+from statelake.pipelines.lake.share.sharing import SampleAndMasks
+from statelake.pipelines.lake.tables.table_rows import TableReader
 from statelake.pipelines.times import phase, phase_of_each
 from statelake.state_core.errors import UnknownHashError
 from statelake.state_core.files.filesystem import Directory
@@ -32,9 +32,9 @@ from statelake.state_core.model.key_groups import prefix_bytes
 
 __all__ = [
     "AssembleTask",
-    "ExportTask",
     "ShuffleTask",
     "Spill",
+    "WriteTask",
     "assemble_part",
     "slice_name",
     "spill_slice",
@@ -43,7 +43,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class ExportTask:
+class WriteTask:
     """Task: write key groups whose numbers stay.
 
     Attributes:
@@ -60,14 +60,14 @@ class ExportTask:
     directory: str
     attempt: str
     header: bytes
-    tables: tuple[TableRows, ...]
+    tables: tuple[TableReader, ...]
     chunks: tuple[KeyGroupRange | GroupPiece, ...]
     max_parallelism: int
     compressed: bool
-    shared: SharedRows | None = None
+    shared: SampleAndMasks | None = None
 
 
-def write_part(task: ExportTask) -> KeyedPart:
+def write_part(task: WriteTask) -> KeyedPart:
     """Write one part.
 
     Raises:
@@ -81,7 +81,7 @@ def write_part(task: ExportTask) -> KeyedPart:
     )  # fmt: skip
 
 
-def _encoded(task: ExportTask) -> Iterator[tuple[int | None, memoryview]]:
+def _encoded(task: WriteTask) -> Iterator[tuple[int | None, memoryview]]:
     """Yield each key group with its bytes; None for more bytes of the one before."""
     for chunk in task.chunks:
         if isinstance(chunk, GroupPiece):
@@ -98,7 +98,7 @@ def _encoded(task: ExportTask) -> Iterator[tuple[int | None, memoryview]]:
             yield from phase_of_each("encoded", groups)
 
 
-def _shared(rows: StateRows, shared: SharedRows | None) -> StateRows:
+def _shared(rows: StateRows, shared: SampleAndMasks | None) -> StateRows:
     return rows if shared is None else shared.apply(rows)
 
 
@@ -112,11 +112,11 @@ class ShuffleTask:
 
     directory: str
     attempt: str
-    tables: tuple[TableRows, ...]
+    tables: tuple[TableReader, ...]
     chunks: tuple[KeyGroupRange | GroupPiece, ...]
     max_parallelism: int
     new_max_parallelism: int
-    shared: SharedRows | None = None
+    shared: SampleAndMasks | None = None
 
 
 def spill_slice(task: ShuffleTask) -> Spill:
@@ -180,7 +180,7 @@ def assemble_part(task: AssembleTask) -> KeyedPart:
     )
 
 
-def slice_name(task: ExportTask | ShuffleTask | AssembleTask) -> str:
+def slice_name(task: WriteTask | ShuffleTask | AssembleTask) -> str:
     """Return the name of a slice in messages."""
     if isinstance(task, AssembleTask):
         first, last = task.key_groups.first, task.key_groups.last

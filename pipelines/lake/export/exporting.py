@@ -25,22 +25,22 @@ from statelake.pipelines.lake.catalog.unmanaged_state import (
 from statelake.pipelines.lake.export.cutting import chunk_weight, cut_chunks, cut_parts, cut_slices
 from statelake.pipelines.lake.export.export_slice import (
     AssembleTask,
-    ExportTask,
     ShuffleTask,
     Spill,
+    WriteTask,
     assemble_part,
     slice_name,
     spill_slice,
     write_part,
 )
 from statelake.pipelines.lake.export.redistributing import refuse_finished, write_operator_states
-from statelake.pipelines.lake.share.sharing import SharedForm, SharedRows
+from statelake.pipelines.lake.share.sharing import SampleAndMasks, SharedForm
 from statelake.pipelines.lake.tables.records import (
     OperatorRecord,
     SnapshotRecord,
     differing_copies,
 )
-from statelake.pipelines.lake.tables.table_rows import TableRows, group_sizes, table_rows
+from statelake.pipelines.lake.tables.table_rows import TableReader, group_sizes, table_rows
 from statelake.pipelines.times import Stopwatch, Times
 from statelake.state_core.errors import SnapshotError, UnsupportedFormatError
 from statelake.state_core.files.moves import Move
@@ -64,7 +64,7 @@ from statelake.state_core.model.handles import KeyGroupRange, RelativeHandle, St
 from statelake.state_core.model.key_groups import check_parallelism, key_group_ranges
 
 DEFAULT_METADATA_VERSION = 3
-Task = TypeVar("Task", ExportTask, ShuffleTask, AssembleTask)
+Task = TypeVar("Task", WriteTask, ShuffleTask, AssembleTask)
 Result = TypeVar("Result")
 
 
@@ -166,7 +166,7 @@ class _Export:
     operator_state_version: int | None
     sharing: SharedForm | None
     drop_channel_state: bool
-    shared: Mapping[str, SharedRows] = field(default_factory=dict)
+    shared: Mapping[str, SampleAndMasks] = field(default_factory=dict)
     files: int = 0
     size: int = 0
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
@@ -201,7 +201,7 @@ class _Export:
         ]
         metadata = map_streams(metadata, self._carry, keyed=True)
         if self.engine.repeats:
-            self.target.remove_others(named_files(metadata))
+            self.target.delete_leftovers(named_files(metadata))
         path = self.target.commit(metadata)
         return ExportResult(
             path, metadata.version, self.files, self.size, self.engine.name, left_out,
@@ -219,7 +219,7 @@ class _Export:
         if record is None:
             return replace(state, max_parallelism=max_parallelism)
         self._refuse_unmovable(state, parallelism, max_parallelism)
-        subtasks = self._subtasks_without_keyed_state(state, record, parallelism)
+        subtasks = self._write_operator_states(state, record, parallelism)
         if record.states:
             self._keyed(subtasks, record, parallelism, max_parallelism, progress)
         refuse_finished(subtasks, state.uid or state.operator_id)
@@ -249,7 +249,7 @@ class _Export:
         if max_parallelism == record.max_parallelism and same_keys:
             parts = self._write_same_key_groups(record, ranges, progress)
         else:
-            parts = self._write_new_key_groups(record, ranges, max_parallelism, progress)
+            parts = self._write_rehashed(record, ranges, max_parallelism, progress)
         for index, (part, key_groups) in enumerate(zip(parts, ranges, strict=True)):
             subtasks.setdefault(index, SubtaskState()).managed_keyed = keyed_handle(
                 part, key_groups
@@ -257,7 +257,7 @@ class _Export:
         self.files += len(parts)
         self.size += sum(part.size for part in parts)
 
-    def _subtasks_without_keyed_state(
+    def _write_operator_states(
         self, state: OperatorMetadata, record: OperatorRecord, parallelism: int
     ) -> dict[int, SubtaskState]:
         """Return each subtask with all but keyed state: carried state, and its operator state."""
@@ -311,7 +311,7 @@ class _Export:
         write_keyed_header(KeyedHeader(self.compressed, key, states), out)
         return out.to_bytes()
 
-    def _tables(self, keyed: OperatorRecord) -> tuple[TableRows, ...]:
+    def _tables(self, keyed: OperatorRecord) -> tuple[TableReader, ...]:
         tables = [table_rows(self.lake.location, keyed, table) for table in keyed.keyed_tables]
         return tuple(table for table in tables if table.units)
 
@@ -333,7 +333,7 @@ class _Export:
                 chunks = cut_chunks(within, sizes, groups, whole_groups=shared is not None)
                 for part in [chunks] if uncut else cut_parts(chunks):
                     tasks.append(
-                        ExportTask(
+                        WriteTask(
                             self.target.directory.location,
                             self.target.attempt,
                             head,
@@ -350,7 +350,7 @@ class _Export:
         parts = self._map(write_part, tasks, weights, progress)
         return self._join(parts, owners, len(ranges))
 
-    def _write_new_key_groups(
+    def _write_rehashed(
         self,
         keyed: OperatorRecord,
         ranges: Sequence[KeyGroupRange],
@@ -401,7 +401,7 @@ class _Export:
         sizes: Sequence[int],
         progress: Progress | None,
     ) -> list[Result]:
-        return self.stopwatch.map(
+        return self.stopwatch.run_timed(
             self.engine, function, tasks, sizes, progress, rest="wrote", name=slice_name
         )
 
@@ -413,7 +413,7 @@ class _Export:
 
     def _run(self, function: Callable[[list[Move]], None], tasks: list[list[Move]]) -> list[None]:
         sizes = [sum(move.size for move in moves) for moves in tasks]
-        return self.stopwatch.map(
+        return self.stopwatch.run_timed(
             self.engine, function, tasks, sizes, rest="joined", name=lambda moves: moves[0].to
         )
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from statelake.pipelines.lake.tables.data_files import table_columns
 from statelake.pipelines.lake.tables.file_spans import KEY_GROUP
 from statelake.pipelines.lake.tables.records import DataFile
-from statelake.pipelines.lake.tables.table_rows import TableRows, open_data_file, typed_rows
+from statelake.pipelines.lake.tables.table_rows import TableReader, open_data_file, typed_rows
 from statelake.pipelines.lake.tables.tables import table_directory
 from statelake.state_core.errors import LakeError
 from statelake.state_core.formats.writing.spills import LAST_OF_RUN
@@ -54,7 +54,7 @@ class GroupPiece:
     """
 
     key_group: int
-    table: TableRows
+    table: TableReader
     row_groups: tuple[int, ...] | None = None
     size: int = 0
     begins_group: bool = False
@@ -63,7 +63,9 @@ class GroupPiece:
     ends_state: bool = True
 
 
-def plan_pieces(tables: Sequence[TableRows], key_group: int, piece_bytes: int) -> list[GroupPiece]:
+def plan_pieces(
+    tables: Sequence[TableReader], key_group: int, piece_bytes: int
+) -> list[GroupPiece]:
     """Cut a key group into pieces of about so many bytes of its files, in order.
 
     Raises:
@@ -80,7 +82,7 @@ def plan_pieces(tables: Sequence[TableRows], key_group: int, piece_bytes: int) -
     return pieces
 
 
-def _pieces_of_table(table: TableRows, key_group: int, piece_bytes: int) -> list[GroupPiece]:
+def _pieces_of_table(table: TableReader, key_group: int, piece_bytes: int) -> list[GroupPiece]:
     uncut = [GroupPiece(key_group, table)]
     kinds = {table.parse(state)[0].kind for _, state in table.states}
     if StateKind.TIMERS in kinds:
@@ -108,7 +110,7 @@ def _pieces_of_table(table: TableRows, key_group: int, piece_bytes: int) -> list
     ]  # fmt: skip
 
 
-def _row_groups(table: TableRows, data_file: DataFile, key_group: int) -> dict[int, int]:
+def _row_groups(table: TableReader, data_file: DataFile, key_group: int) -> dict[int, int]:
     """Return the row groups that may have rows of a key group, with their bytes in memory."""
     with open_data_file(table.lake, table.path, data_file) as file:
         metadata = file.metadata

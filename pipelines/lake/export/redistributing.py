@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from statelake.pipelines.engine import Engine
 from statelake.pipelines.lake.export.rescaling import shares_of
-from statelake.pipelines.lake.share.sharing import SharedRows
+from statelake.pipelines.lake.share.sharing import SampleAndMasks
 from statelake.pipelines.lake.tables.operator_tables import read_operator_rows
 from statelake.pipelines.lake.tables.records import DataFile, OperatorRecord, OperatorStateRecord
 from statelake.state_core.errors import UnsupportedFormatError
@@ -67,7 +67,7 @@ class _WriteTask:
     compressed: bool
     sources: tuple[_Source, ...]
     plans: tuple[Plan, ...]
-    shared: SharedRows | None
+    shared: SampleAndMasks | None
 
 
 def write_operator_states(
@@ -79,7 +79,7 @@ def write_operator_states(
     *,
     compressed: bool,
     version: int | None = None,
-    shared: SharedRows | None = None,
+    shared: SampleAndMasks | None = None,
 ) -> dict[int, OperatorHandle]:
     """Write the operator state of one operator at a parallelism.
 

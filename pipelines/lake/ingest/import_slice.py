@@ -19,7 +19,7 @@ from statelake.pipelines.lake.ingest.unchanged_slices import slice_mark, stored_
 from statelake.pipelines.lake.tables.data_files import DataFileWriter, measured_file, table_batch
 from statelake.pipelines.lake.tables.file_spans import FileCuts, Partitioning, SlicePart
 from statelake.pipelines.lake.tables.records import DataFile, PartRecord
-from statelake.pipelines.lake.tables.table_rows import TableRows, has_content
+from statelake.pipelines.lake.tables.table_rows import TableReader, is_undamaged
 from statelake.pipelines.lake.tables.tables import table_directory
 from statelake.pipelines.times import phase, phase_of_each
 from statelake.state_core.errors import StateError
@@ -49,7 +49,7 @@ class TableTarget:
     path: str
     partitioning: Partitioning
     states: tuple[str, ...]
-    previous: TableRows | None = None
+    previous: TableReader | None = None
 
     @cached_property
     def fingerprints(self) -> dict[tuple[int, int], bytes]:
@@ -88,7 +88,7 @@ class TableTarget:
         if self.previous is None or self.fingerprints.get((span.first, span.last)) != content:
             return False
         try:
-            if has_content(self.previous, span, content):
+            if is_undamaged(self.previous, span, content):
                 return True
             problem = "its rows are not those of its fingerprint"
         except (StateError, OSError, pa.ArrowException) as error:

@@ -241,7 +241,7 @@ class _Import:
             try:
                 return self._run_retrying(name, engine, progress)
             except UnwalkableError:
-                if not self._give_up_tables():
+                if not self._keep_unreadable_as_bytes():
                     raise
                 return self._run_retrying(name, engine, progress)
         except ConflictError:  # perhaps another process has imported the same one meanwhile
@@ -256,7 +256,7 @@ class _Import:
                 return self._run_once(name, engine, progress)
         return self._run_once(name, engine, progress)
 
-    def _give_up_tables(self) -> bool:
+    def _keep_unreadable_as_bytes(self) -> bool:
         """Take the tables from operators in whose keyed state not all entries are found.
 
         Returns:
@@ -302,7 +302,7 @@ class _Import:
             with self.snapshot.files.unchanged():
                 pieces = self._import_operator_states(engine)
                 results = self._import_keyed(engine, progress)
-            record = attempt.commit(self._commit_and_record(results, pieces))
+            record = attempt.commit(self._commit_tables(results, pieces))
         data_files = [file for table in record.tables for file in table.units]
         written = sum(attempt.token in file.path for file in data_files)
         times = self.stopwatch.times()
@@ -482,7 +482,7 @@ class _Import:
         self.stopwatch.end_step("joined files")
         return slices
 
-    def _commit_and_record(
+    def _commit_tables(
         self, results: dict[str, list[SliceResult]], pieces: list[SubtaskSpanResult]
     ) -> SnapshotRecord:
         """Commit every table, and return the snapshot's record."""
@@ -561,9 +561,9 @@ class _Import:
         ]
         state_table = self.lake.table(path)
         if self.leaves_files or path in self.keyed.joined:
-            state_table.remove_others(self.token, [file.path for file in current])
+            state_table.delete_leftovers(self.token, [file.path for file in current])
         record = TableRecord(path, 0, partition_by, current)
-        return state_table.record_files(record, schema, self.token, self.name)
+        return state_table.commit_files(record, schema, self.token, self.name)
 
 
 def _are_alike(recorded: RowNames, now: RowNames, *, grows: bool) -> bool:

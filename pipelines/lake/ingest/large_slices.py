@@ -106,7 +106,7 @@ def import_slices(
         SnapshotError: The snapshot can't be read.
     """
     if not large:
-        return stopwatch.map(engine, import_slice, tasks, sizes, progress, name=slice_name)
+        return stopwatch.run_timed(engine, import_slice, tasks, sizes, progress, name=slice_name)
     stages = _Stages(stopwatch, engine, sum(sizes), progress)
     firsts = [CutTask(task, guess=True) if at in large else task for at, task in enumerate(tasks)]
     weights = [size // CUT_SPEED if at in large else size for at, size in enumerate(sizes)]
@@ -173,7 +173,9 @@ class _Stages:
     ) -> list[Result]:
         """Return the function's result of every task, in order."""
         report = None if self.progress is None else self._told
-        results = self.stopwatch.map(self.engine, function, tasks, weights, report, name=task_name)
+        results = self.stopwatch.run_timed(
+            self.engine, function, tasks, weights, report, name=task_name
+        )
         self.done += sum(weights)
         return results
 

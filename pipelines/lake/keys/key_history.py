@@ -18,7 +18,7 @@ from statelake.pipelines.lake.catalog.reading import SnapshotReading
 from statelake.pipelines.lake.catalog.recorded_states import recorded_snapshot
 from statelake.pipelines.lake.tables.key_rows import files_with_key, read_key
 from statelake.pipelines.lake.tables.records import DataFile, OperatorRecord, SnapshotRecord
-from statelake.pipelines.lake.tables.table_rows import TableRows
+from statelake.pipelines.lake.tables.table_rows import TableReader
 from statelake.pipelines.shown import cell_text, json_text, plain_rows, state_head, state_title
 from statelake.state_core.errors import EncodeError, NotFoundError, StateError
 from statelake.state_core.model.key_groups import SearchKey
@@ -149,7 +149,7 @@ class _HistoryReader:
             for row in self._of_file(table, file, key):
                 yield row | {"operator": operator.label}
 
-    def _of_file(self, table: TableRows, file: DataFile, key: SearchKey) -> list[dict[str, Any]]:
+    def _of_file(self, table: TableReader, file: DataFile, key: SearchKey) -> list[dict[str, Any]]:
         name = (table.path, file.path, key.encoded.encoded)
         if name not in self.rows:
             self.rows[name] = [

@@ -135,7 +135,7 @@ def sharing_of(
 
 
 @dataclass(frozen=True)
-class SharedRows:
+class SampleAndMasks:
     """The sample and the masks of the rows of one operator; picklable.
 
     Attributes:
@@ -240,7 +240,7 @@ class SharedSnapshot:
 
     record: SnapshotRecord
     metadata: CheckpointMetadata
-    rows: Mapping[str, SharedRows]
+    rows: Mapping[str, SampleAndMasks]
     left_out: list[str]
 
 
@@ -338,7 +338,7 @@ class _Planning:
 
     # ------------------------------------------------------------------------- state with tables
 
-    def _operator(self, operator: OperatorRecord) -> tuple[OperatorRecord, SharedRows]:
+    def _operator(self, operator: OperatorRecord) -> tuple[OperatorRecord, SampleAndMasks]:
         """Return an operator without the states left out, and the plan of its rows."""
         layouts = dict(_keyed_layouts(self.lake, operator))
         key_rules = self._key_rules(operator, layouts)
@@ -356,7 +356,7 @@ class _Planning:
         left = operator.with_states(states, operator_states)
         sharing = self.sharing
         secret = b"" if sharing.mask is None else sharing.mask.secret
-        return left, SharedRows(
+        return left, SampleAndMasks(
             sharing.sample, keyed, others, secret, sharing.leave_out, sharing.inexact
         )
 

@@ -19,7 +19,7 @@ from statelake.pipelines.lake.tables.data_files import table_columns
 from statelake.pipelines.lake.tables.file_spans import KEY_GROUP
 from statelake.pipelines.lake.tables.records import DataFile, OperatorRecord
 from statelake.pipelines.lake.tables.table_rows import (
-    TableRows,
+    TableReader,
     open_data_file,
     rows_of_queue,
     table_rows,
@@ -36,7 +36,7 @@ QUEUE_COLUMNS = ("service", "domain")
 
 def files_with_key(
     lake: str, operator: OperatorRecord, key: SearchKey, state: str | None = None
-) -> Iterator[tuple[TableRows, DataFile]]:
+) -> Iterator[tuple[TableReader, DataFile]]:
     """Yield the files that may hold a key, each with the reader of its table.
 
     Args:
@@ -55,7 +55,7 @@ def files_with_key(
 
 
 def read_key(
-    table: TableRows, data_file: DataFile, key: SearchKey
+    table: TableReader, data_file: DataFile, key: SearchKey
 ) -> Iterator[tuple[KeyedState, pa.Table]]:
     """Yield the rows of one key in one file of a table, a state at a time.
 

@@ -60,7 +60,7 @@ class TableState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TableRows:
+class TableReader:
     """A picklable reader of one table of a snapshot.
 
     Attributes:
@@ -109,17 +109,17 @@ class TableRows:
             names=state.names,
         )
 
-    def only(self, state: StateRecord) -> TableRows:
+    def only(self, state: StateRecord) -> TableReader:
         """Return the reader of one of its states."""
         mine = tuple(each for each in self.states if each[1].meta_info == state.meta_info)
         return replace(self, states=mine)
 
-    def measured(self, key_groups: KeyGroupRange) -> tuple[TableRows, Measure]:
+    def measured(self, key_groups: KeyGroupRange) -> tuple[TableReader, Measure]:
         """Return a reader whose rows an empty measure takes, for the fingerprints of files."""
         rows = replace(self, states=tuple(enumerate(state for _, state in self.states)))
         return rows, Measure([self.parse(state)[0].name for _, state in self.states], key_groups)
 
-    def within(self, key_groups: KeyGroupRange) -> TableRows:
+    def within(self, key_groups: KeyGroupRange) -> TableReader:
         """Return the reader of only the files that may hold these key groups."""
         files = tuple(
             file
@@ -196,7 +196,7 @@ def sound_files(directory: Directory, files: Iterable[DataFile]) -> list[DataFil
     return sound
 
 
-def has_content(rows: TableRows, key_groups: KeyGroupRange, fingerprint: bytes) -> bool:
+def is_undamaged(rows: TableReader, key_groups: KeyGroupRange, fingerprint: bytes) -> bool:
     """Return whether the files of these key groups have what was written into them.
 
     Files of earlier versions of statelake, which have no seal, are read.
@@ -209,11 +209,11 @@ def has_content(rows: TableRows, key_groups: KeyGroupRange, fingerprint: bytes) 
         if file.path not in checked:
             checked[file.path] = is_as_written(table_directory(rows.lake, rows.path), file)
         if not checked[file.path]:
-            return has_rows(rows, key_groups, fingerprint)
+            return has_fingerprint(rows, key_groups, fingerprint)
     return True
 
 
-def has_rows(rows: TableRows, key_groups: KeyGroupRange, fingerprint: bytes) -> bool:
+def has_fingerprint(rows: TableReader, key_groups: KeyGroupRange, fingerprint: bytes) -> bool:
     """Read the files of these key groups; return whether their rows have this fingerprint.
 
     Raises:
@@ -403,7 +403,7 @@ def rows_of_queue(rows: pa.Table, state: KeyedState) -> pa.Table:
     return rows.filter(mine)
 
 
-def table_rows(lake: str, operator: OperatorRecord, table: TableRecord) -> TableRows:
+def table_rows(lake: str, operator: OperatorRecord, table: TableRecord) -> TableReader:
     """Return the reader of a table of a snapshot.
 
     Raises:
@@ -421,7 +421,7 @@ def table_rows(lake: str, operator: OperatorRecord, table: TableRecord) -> Table
                 " STATELAKE_PLUGINS; the same file for --kryo as then",
             )
     hows = [_how(operator, state) for _, state in states]
-    return TableRows(
+    return TableReader(
         lake,
         table.path,
         Partitioning(operator.max_parallelism, table.partition_by),
@@ -437,7 +437,7 @@ def table_rows(lake: str, operator: OperatorRecord, table: TableRecord) -> Table
 
 
 class _How(NamedTuple):
-    """The settings by which the types of a table are restored, as in `TableRows`."""
+    """The settings by which the types of a table are restored, as in `TableReader`."""
 
     plain: bool
     flink: int

@@ -211,7 +211,7 @@ class StateTable:
         """Return the attempt of statelake that made a version; empty if another engine did."""
         return str(self.commit_info(version).get(ATTEMPT_KEY, ""))
 
-    def remove_others(self, attempt: str, kept: Iterable[str]) -> None:
+    def delete_leftovers(self, attempt: str, kept: Iterable[str]) -> None:
         """Delete an attempt's files except for some: those of tasks that ran more than once.
 
         Args:
@@ -279,7 +279,7 @@ class StateTable:
 
         return until_committed(commit, self.directory)
 
-    def record_files(
+    def commit_files(
         self, record: TableRecord, schema: pa.Schema, attempt: str, snapshot: str
     ) -> TableRecord:
         """Commit a record's files as a version, and return its record: see `replace_files`."""

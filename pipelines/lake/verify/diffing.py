@@ -18,7 +18,7 @@ from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.engine_choice import choose_engine
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
-from statelake.pipelines.lake.catalog.unmanaged_state import parts_without_tables
+from statelake.pipelines.lake.catalog.unmanaged_state import unmanaged_parts
 from statelake.pipelines.lake.tables.operator_tables import read_operator_rows
 from statelake.pipelines.lake.tables.records import (
     AnyState,
@@ -27,7 +27,7 @@ from statelake.pipelines.lake.tables.records import (
     SnapshotRecord,
     StateRecord,
 )
-from statelake.pipelines.lake.tables.table_rows import TableRows, table_rows
+from statelake.pipelines.lake.tables.table_rows import TableReader, table_rows
 from statelake.pipelines.requests.reading import Comparison
 from statelake.pipelines.shown import bytes_text, json_text, plain, typed_row
 from statelake.state_core.errors import NotFoundError
@@ -227,7 +227,7 @@ def diff_state(
 def _without_tables(before: SnapshotRecord, after: SnapshotRecord) -> list[StateDifference]:
     """Return what differs in state that has no tables, whose bytes are compared as a whole."""
     labels = {op.operator_id: op.label for record in (after, before) for op in record.operators}
-    old, new = parts_without_tables(before), parts_without_tables(after)
+    old, new = unmanaged_parts(before), unmanaged_parts(after)
     differences = []
     for place in dict.fromkeys([*old, *new]):
         first, second = old.get(place), new.get(place)
@@ -253,8 +253,8 @@ def _operator(record: SnapshotRecord, operator_id: str) -> OperatorRecord | None
 
 @dataclass(frozen=True)
 class _DiffTask:
-    before: TableRows
-    after: TableRows
+    before: TableReader
+    after: TableReader
     key_groups: KeyGroupRange
     examples: int
 
@@ -352,7 +352,7 @@ class _Diff:
             ]
         return examples
 
-    def _rows(self, operator: OperatorRecord, state: StateRecord) -> TableRows:
+    def _rows(self, operator: OperatorRecord, state: StateRecord) -> TableReader:
         table = operator.table_of(state)
         return table_rows(self.lake.location, operator, table).only(state)
 
@@ -387,7 +387,7 @@ def _named_otherwise(old: _Held, new: _Held) -> bool:
 
 
 def _differing(
-    first: OperatorRecord, before: TableRows, second: OperatorRecord, after: TableRows
+    first: OperatorRecord, before: TableReader, second: OperatorRecord, after: TableReader
 ) -> list[KeyGroupRange]:
     """Return ranges of key groups that may differ, such that no file has rows of two ranges.
 

@@ -38,7 +38,7 @@ from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
 from statelake.pipelines.lake.tables.parquet_seals import check_whole
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
 from statelake.pipelines.lake.tables.table_log import LAST_CHECKPOINT, spare_checkpoints
-from statelake.pipelines.lake.tables.table_rows import has_rows, table_rows
+from statelake.pipelines.lake.tables.table_rows import has_fingerprint, table_rows
 from statelake.pipelines.lake.tables.tables import files_of
 from statelake.state_core.errors import MissingFileError, StateError
 from statelake.state_core.files.file_sources import Workers
@@ -360,7 +360,7 @@ class _LakeCheck:
                 problem = "its rows are not those of its fingerprint"
                 try:
                     rows = table_rows(self.lake.location, operator, table)
-                    if has_rows(rows, KeyGroupRange(first, last), fingerprint):
+                    if has_fingerprint(rows, KeyGroupRange(first, last), fingerprint):
                         problem = ""
                 except (StateError, OSError, pa.ArrowException) as error:
                     problem = " ".join(str(error).split())

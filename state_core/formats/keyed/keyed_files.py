@@ -163,7 +163,7 @@ def open_keyed(
     handle: KeyedHandle,
     files: StateFiles,
     max_parallelism: int,
-    siblings: Siblings | None = None,
+    siblings: OperatorHandles | None = None,
     opening: OpeningSteps = STRICT,
 ) -> HeadedFile | None:
     """Open one keyed handle; return None if it has no data.
@@ -178,7 +178,7 @@ def open_keyed(
     Raises:
         SnapshotError: The keyed state can't be read.
     """
-    siblings = siblings or Siblings((handle,), files, max_parallelism)
+    siblings = siblings or OperatorHandles((handle,), files, max_parallelism)
     if not isinstance(handle, ChangelogHandle):
         return _open_backend(handle, siblings, opening)
     base = only_materialized(handle)
@@ -188,7 +188,11 @@ def open_keyed(
 
 
 def _open_backend(
-    handle: KeyedHandle, siblings: Siblings, opening: OpeningSteps = STRICT, *, part: bool = False
+    handle: KeyedHandle,
+    siblings: OperatorHandles,
+    opening: OpeningSteps = STRICT,
+    *,
+    part: bool = False,
 ) -> HeadedFile | None:
     """Open a backend's own file; `part` if siblings may have other parts of it."""
     if isinstance(handle, KeyGroupsHandle):
@@ -248,7 +252,7 @@ def _raw_timers(
     return (handle, source, spans) if holds_timers(source, spans) else None
 
 
-def _open_changelog(handle: ChangelogHandle, siblings: Siblings) -> HeadedFile | None:
+def _open_changelog(handle: ChangelogHandle, siblings: OperatorHandles) -> HeadedFile | None:
     from statelake.state_core.formats.keyed.changelog.change_log import read_log
     from statelake.state_core.formats.keyed.changelog.changelog_file import (
         ChangelogKeyedFile,
@@ -358,7 +362,7 @@ def merge_states(files: Sequence[KeyedFile]) -> tuple[KeyedState, ...]:
 
 
 @dataclass(frozen=True)
-class Siblings:
+class OperatorHandles:
     """All handles of an operator: the handle of one subtask may lack what another's has.
 
     Attributes:
@@ -411,7 +415,7 @@ class Siblings:
 
 
 def _open_key_groups(
-    handle: KeyGroupsHandle, siblings: Siblings, opening: OpeningSteps, *, part: bool
+    handle: KeyGroupsHandle, siblings: OperatorHandles, opening: OpeningSteps, *, part: bool
 ) -> HeadedFile | None:
     if handle.stream is None:
         return None
@@ -480,7 +484,7 @@ def _has_lengths(content: bytes, size: int) -> bool:
 
 
 def _open_rocksdb(
-    handle: IncrementalHandle, siblings: Siblings, opening: OpeningSteps, *, part: bool
+    handle: IncrementalHandle, siblings: OperatorHandles, opening: OpeningSteps, *, part: bool
 ) -> HeadedFile | None:
     if handle.meta is None:
         return None

@@ -154,7 +154,7 @@ def write_snapshot(
     try:
         states = [work.operator(operator) for operator in operators]
         metadata = CheckpointMetadata(metadata_version, checkpoint_id, states)
-        target.remove_others(named_files(metadata))
+        target.delete_leftovers(named_files(metadata))
         path = target.commit(metadata)
     except BaseException:
         target.abandon()

@@ -216,7 +216,7 @@ class SavepointDirectory:
             self.directory.delete(move.path)
         return joined
 
-    def remove_others(self, kept: Iterable[str]) -> None:
+    def delete_leftovers(self, kept: Iterable[str]) -> None:
         """Remove other files of this attempt: leftovers of tasks that ran more than once."""
         for name in set(self.directory.names()).difference(kept):
             if name.startswith(self.attempt):
@@ -262,7 +262,7 @@ class SavepointDirectory:
         if self.directory.local or not self.directory.is_file("_metadata"):
             self.directory.delete_tree()
         elif self.directory.read("_metadata") != self._metadata:
-            self.remove_others(())
+            self.delete_leftovers(())
         self._release()
 
     def _release(self) -> None:

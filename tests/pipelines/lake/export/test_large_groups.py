@@ -17,7 +17,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 from statelake.pipelines.lake.export import cutting, large_groups
-from statelake.pipelines.lake.export.export_slice import AssembleTask, ExportTask, ShuffleTask
+from statelake.pipelines.lake.export.export_slice import AssembleTask, ShuffleTask, WriteTask
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.export.large_groups import GroupPiece
 from statelake.pipelines.lake.ingest.importing import import_snapshot
@@ -104,7 +104,7 @@ def test_pieces_are_what_one_task_writes(
     export_snapshot(lake, "j", "s", tmp_path / "cut", compression=compression, engine=engine)
     cut = [
         task for task in engine.tasks
-        if isinstance(task, ExportTask) and isinstance(task.chunks[0], GroupPiece)
+        if isinstance(task, WriteTask) and isinstance(task.chunks[0], GroupPiece)
     ]  # fmt: skip
     assert len(cut) > 3
     assert any(chunk.row_groups is None for task in cut for chunk in task.chunks)

@@ -20,7 +20,7 @@ from statelake.pipelines.lake.ingest.import_targets import reusable_tables
 from statelake.pipelines.lake.ingest.importing import ImportResult, import_snapshot
 from statelake.pipelines.lake.tables.file_spans import Partitioning
 from statelake.pipelines.lake.tables.records import DataFile, PartRecord, SnapshotRecord
-from statelake.pipelines.lake.tables.table_rows import TableRows
+from statelake.pipelines.lake.tables.table_rows import TableReader
 from statelake.pipelines.requests.imports import Import
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from statelake.state_core.formats.reader import open_snapshot
@@ -342,7 +342,7 @@ def test_what_a_table_has_is_gone_through_once_for_all_slices() -> None:
     spans = [(first, first + 7) for first in range(0, 2_000, 10)]
     parts = [PartRecord(*span, str(span).encode()) for span in spans]
     unit = DataFile("a", 0, 0, 1_997, 1, 1, b"", parts)
-    rows = TableRows("", "", Partitioning(2_000), b"", (), (unit,))
+    rows = TableReader("", "", Partitioning(2_000), b"", (), (unit,))
     rows.found_as_written["a"] = True
     target = TableTarget("", "", (), rows)
     looked = target.__dict__["known"] = _Looked(target.fingerprints)

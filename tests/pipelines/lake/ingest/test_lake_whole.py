@@ -85,7 +85,7 @@ def test_unchanged_key_groups_are_not_written_again(tmp_path: Path) -> None:
         GOLDEN / "flink" / f"wordcount-{form}-flink2.3.0" / "savepoint"
         for form in ("hashmap-canonical-inline-p2-m128", "rocksdb-canonical-snappy-p2-m128")
     )
-    options: dict[str, Any] = {"engine": "local", "asked": Import(partitions=128)}
+    options: dict[str, Any] = {"engine": "local", "request": Import(partitions=128)}
     import_snapshot(lake, str(first), JOB, snapshot_id="a", **options)
     done = import_snapshot(lake, str(second), JOB, snapshot_id="b", **options)
     assert (done.written_files, done.record.written_bytes) == (0, 0)
@@ -160,7 +160,7 @@ def test_a_crash_leaves_nothing_visible_and_the_next_run_succeeds(
     with monkeypatch.context() as patch:
         die_as_gone(patch)
         if step == "slices":
-            patch.setattr(importing._Import, "_commit_and_record", crash)
+            patch.setattr(importing._Import, "_commit_tables", crash)
         elif step == "tables":
             real, calls = StateTable.replace_files, []
 

@@ -16,7 +16,7 @@ from statelake import Lake, open_snapshot
 from statelake.pipelines.engine import Engine
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export import cutting
-from statelake.pipelines.lake.export.export_slice import ExportTask
+from statelake.pipelines.lake.export.export_slice import WriteTask
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest import large_slice_tasks, large_slices
 from statelake.pipelines.lake.ingest.importing import import_snapshot
@@ -423,7 +423,7 @@ def seen_of(lake: Lake, to: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, 
         engine = Noting()
         target = to / "pieces"
         export_snapshot(lake.catalog, JOB, "t", target, engine=engine)
-        assert sum(isinstance(task, ExportTask) for task in engine.tasks) > 3
+        assert sum(isinstance(task, WriteTask) for task in engine.tasks) > 3
         seen["in pieces"] = sorted(
             p.read_bytes() for p in target.iterdir() if p.name != "_metadata"
         )

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from statelake.pipelines.lake.share.ciphers import Cipher
 from statelake.pipelines.lake.share.masking import MaskRule, check_rule, masked
-from statelake.pipelines.lake.share.sharing import SharedRows
+from statelake.pipelines.lake.share.sharing import SampleAndMasks
 from statelake.state_core.errors import EncodeError
 
 CIPHER = Cipher(b"0123456789abcdef")
@@ -146,6 +146,6 @@ def test_what_can_not_be_done(said: MaskRule, kind: pa.DataType, problem: str) -
 
 def test_what_tasks_take_with_them_can_be_sent_elsewhere() -> None:
     """And shows no secret."""
-    rows = SharedRows(None, {"name": (rule(""),)}, {}, b"a secret", leave_out=False)
+    rows = SampleAndMasks(None, {"name": (rule(""),)}, {}, b"a secret", leave_out=False)
     assert pickle.loads(pickle.dumps(rows)) == rows  # noqa: S301 - our own
     assert "a secret" not in repr(rows)
