@@ -345,7 +345,7 @@ def test_what_a_table_has_is_gone_through_once_for_all_slices() -> None:
     rows = TableReader("", "", Partitioning(2_000), b"", (), (unit,))
     rows.found_as_written["a"] = True
     target = TableTarget("", "", (), rows)
-    looked = target.__dict__["known"] = _Looked(target.fingerprints)
+    looked = target.__dict__["fingerprints"] = _Looked(target.fingerprints)
     for first in range(0, 2_000, 7):
         groups = KeyGroupRange(first, first + first % 23)
         touched = [each for each in parts if each.first <= groups.last and each.last >= first]
