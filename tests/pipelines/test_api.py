@@ -184,7 +184,7 @@ ONLY_OF_A_LAKE = {
     "release": "the same",
     "job": "it has none",
     "record": "the same",
-    "asked": "the same",
+    "requested": "the same",
 }
 
 

@@ -237,7 +237,7 @@ def test_such_state_can_not_be_changed_in_part(unknown: Path, tmp_path: Path) ->
     ):  # fmt: skip
         refused = run(*words)
         assert refused.code == 3
-        assert f"operator {OPERATOR}: keyed state kept as bytes, as only a class" in refused.err
+        assert f"operator {OPERATOR}: keyed state kept as bytes, since only a class" in refused.err
         assert "import a canonical savepoint of the job" in refused.err
     assert run(*edit, "--drop-state", "nobody/timers").err.startswith("error: snapshot one has no")
     assert run(*edit, "--drop-operator", OPERATOR).code == 0
