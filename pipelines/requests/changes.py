@@ -178,7 +178,7 @@ class CheckSql(Matching, Plans):
 
 
 class CheckSqlOfSavepoint(CheckSql, Savepoint):
-    """The same of a savepoint."""
+    """The verdict on a changed query for the job of a savepoint."""
 
 
 class UpgradeSql(GoingOn, CheckSql):

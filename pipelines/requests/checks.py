@@ -41,7 +41,7 @@ class CheckLegality(Restoring):
 
 
 class CheckLegalityOfSavepoint(CheckLegality):
-    """The same of a savepoint, or of none."""
+    """The states that a job declares, alone or compared with those of a savepoint."""
 
     savepoint: str | os.PathLike[str] | None = option(
         "A savepoint to be restored, in place of a snapshot.", default=None, kw_only=False

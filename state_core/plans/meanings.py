@@ -157,7 +157,7 @@ def _text_of(tree: Meaning) -> str:
             given = f"{'DISTINCT ' if distinct else ''}{_joined(arguments)}"
             where = "" if only is None else f" FILTER ({only})"
             return f"{function}({given}){where}{_joined(marks, '')}"
-    raise NotImplementedError
+    raise NotImplementedError(f"a {type(tree).__name__} has no text here")
 
 
 def _is_plain(tree: Meaning) -> bool:
