@@ -14,8 +14,10 @@ from statelake.state_core.errors import DeclarationError
 from statelake.state_core.printable import printable
 
 if TYPE_CHECKING:
+    from statelake.pipelines.api.jobs import Job
     from statelake.pipelines.api.snapshots import LakeSnapshot
     from statelake.pipelines.lake.edit.edit_results import EditResult
+    from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
 
 
 class SnapshotEditor:
@@ -154,5 +156,16 @@ class SnapshotEditor:
         """
         from statelake.pipelines.lake.edit.editing import edit_snapshot
 
-        child = self.parent.job.child(self.parent.name, self.name, **vars(request))
+        child = child_of(self.parent.job, self.parent.name, self.name, **vars(request))
         return edit_snapshot(child, self.changes)
+
+
+def child_of(
+    job: Job, parent: str, name: str, note: str = "", *, dry_run: bool = False
+) -> ChildSnapshot:
+    """Return a snapshot that is to be made from one of a job's, as the job makes it."""
+    from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
+
+    return ChildSnapshot(
+        job.lake.catalog, job.name, parent, name, note, dry_run, job.engine, job.progress
+    )

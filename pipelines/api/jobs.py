@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.catalog.retention import Policy, RetentionPlan
     from statelake.pipelines.lake.change.migrations import Migrations
     from statelake.pipelines.lake.edit.committing import CommitResult
-    from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
     from statelake.pipelines.lake.ingest.importing import ImportResult
     from statelake.pipelines.lake.keys.key_history import KeyHistory
 
@@ -224,26 +223,10 @@ class Job:
         Raises:
             NotFoundError: No snapshot has the parent's id.
         """
+        from statelake.pipelines.api.editor import child_of
         from statelake.pipelines.lake.edit.committing import commit_snapshot
 
-        return commit_snapshot(self.child(self._whole(parent), name, note=note))
-
-    def child(
-        self, parent: str, name: str, *, note: str = "", dry_run: bool = False
-    ) -> ChildSnapshot:
-        """Return a snapshot that is to be made from one of the job's.
-
-        Args:
-            parent: The whole id of that.
-            name: The id of the new one.
-            note: Kept with it.
-            dry_run: Whether it is only described.
-        """
-        from statelake.pipelines.lake.edit.rewriting import ChildSnapshot
-
-        return ChildSnapshot(
-            self.lake.catalog, self.name, parent, name, note, dry_run, self.engine, self.progress
-        )
+        return commit_snapshot(child_of(self, self._whole(parent), name, note))
 
     @asks(MigrateSnapshots)
     def migrate(self, request: MigrateSnapshots) -> Migrations:

@@ -158,9 +158,10 @@ class LakeSnapshot(Snapshot):
             note: Kept with it; say why.
             inexact: Whether to go by what columns show of values that they don't hold in full.
         """
+        from statelake.pipelines.api.editor import child_of
         from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 
-        child = self.job.child(self.name, name, note=note)
+        child = child_of(self.job, self.name, name, note)
         return edit_by_sql(child, statements, inexact=inexact)
 
     @asks(Migrate)
@@ -176,10 +177,11 @@ class LakeSnapshot(Snapshot):
             EncodeError: An argument can't be understood.
             ConflictError: There is a snapshot of the new id that something else made.
         """
+        from statelake.pipelines.api.editor import child_of
         from statelake.pipelines.lake.change.migrations import upgrade_one
 
         target = f"{self.name}{request.suffix}"
-        return upgrade_one(self.job.child(self.name, target, note=request.note), request)
+        return upgrade_one(child_of(self.job, self.name, target, request.note), request)
 
     @asks(CheckSql)
     def check_sql(self, request: CheckSql) -> SqlUpgrade:
@@ -203,10 +205,11 @@ class LakeSnapshot(Snapshot):
             IncompatibleError: The snapshot is not of the old plan.
             ConflictError: There is a snapshot of the new id that something else made.
         """
+        from statelake.pipelines.api.editor import child_of
         from statelake.pipelines.sql_jobs.sql_upgrades import upgrade_sql_job
 
         target = f"{self.name}{request.suffix}"
-        return upgrade_sql_job(self.job.child(self.name, target, note=request.note), request)
+        return upgrade_sql_job(child_of(self.job, self.name, target, request.note), request)
 
     @asks(Erase)
     def erase(self, request: Erase) -> Erasure:
